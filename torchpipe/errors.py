@@ -1,0 +1,41 @@
+"""The package's exceptions. Each also inherits the builtin it stands for, so ``except ValueError`` keeps working.
+
+A message is one sentence or two: what is wrong, what was given, what to do. Where a row, file or key path is known it
+comes first.
+"""
+
+
+class TorchpipeError(Exception):
+    """Base of every error that torchpipe raises on purpose."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument; ours are sentences.
+        return str(self.args[0]) if self.args else ""
+
+
+class DataError(TorchpipeError, ValueError):
+    """A row, message or sample is not what the next step needs."""
+
+
+class ColumnError(DataError, KeyError):
+    """A row lacks a column that was asked for."""
+
+
+class SourceError(TorchpipeError, OSError):
+    """A file or data set can't be read."""
+
+
+class TokenizerError(TorchpipeError, ValueError):
+    """A tokenizer file or a set of control tokens can't be used."""
+
+
+class CheckpointError(TorchpipeError, RuntimeError):
+    """A checkpoint is missing, damaged, or does not belong to this run."""
+
+
+class ConfigError(TorchpipeError, ValueError):
+    """A config or an argument can't be used as it is."""
+
+
+class InstantiationError(ConfigError):
+    """A ``_component_`` can't be found, is refused, or can't be called as written."""
