@@ -1,0 +1,109 @@
+"""Attention masks of packed rows, all made from ``seq_lens``: the lengths of a row's documents, in order.
+
+A token attends to its own document, up to itself. Three forms say so: document ids, the dense mask, and
+:class:`VarlenMask`, which needs memory for the documents' offsets alone. Padding at a row's end is one more document.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from torchpipe.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class VarlenMask:
+    """Block-causal documents of a packed batch, described by their offsets in the flattened ``[b * s]`` tokens.
+
+    Build one with :func:`varlen_mask`. Documents never cross a row, so a batch is simply its rows one after another.
+
+    Attributes:
+        cu_seqlens: int32 [d + 1], where each document starts, then the number of tokens.
+        max_seqlen: tokens in the longest document.
+        lens: the documents' lengths as Python integers, so that a loop over them never waits for a device.
+    """
+
+    cu_seqlens: torch.Tensor
+    max_seqlen: int
+    lens: tuple[int, ...]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "VarlenMask":
+        """The same mask with its offsets on ``device``."""
+        return VarlenMask(self.cu_seqlens.to(device, non_blocking=non_blocking), self.max_seqlen, self.lens)
+
+
+def document_ids(seq_lens: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Which document each token belongs to: int64 [b, s], counted from 0 in each row.
+
+    Args:
+        seq_lens: one integer tensor [d] a row; every row sums to the same s.
+
+    Raises:
+        DataError: there are no rows, a length is negative, or the rows sum differently.
+
+    >>> document_ids([torch.tensor([2, 3]), torch.tensor([4, 1])]).tolist()
+    [[0, 0, 1, 1, 1], [0, 0, 0, 0, 1]]
+    """
+    lens_of_rows = _checked_lens(seq_lens)
+    return torch.stack([torch.repeat_interleave(torch.tensor(lens, dtype=torch.int64)) for lens in lens_of_rows])
+
+
+def dense_block_causal_mask(seq_lens: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The mask as bool [b, s, s], True where the query (second axis) may attend to the key (third axis).
+
+    Its memory grows with ``s * s``; prefer :func:`varlen_mask` where the model accepts it. ::
+
+        seq_lens [2, 3]     1 . . . .
+                            1 1 . . .
+                            . . 1 . .
+                            . . 1 1 .
+                            . . 1 1 1
+
+    Args:
+        seq_lens: one integer tensor [d] a row; every row sums to the same s.
+
+    Raises:
+        DataError: there are no rows, a length is negative, or the rows sum differently.
+
+    >>> dense_block_causal_mask([torch.tensor([1, 2])]).int().tolist()
+    [[[1, 0, 0], [0, 1, 0], [0, 1, 1]]]
+    """
+    ids = document_ids(seq_lens)
+    return (ids.unsqueeze(2) == ids.unsqueeze(1)).tril_()
+
+
+def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> VarlenMask:
+    """The mask as offsets: documents in order, row by row, those of no tokens left out.
+
+    Args:
+        seq_lens: one integer tensor [d] a row; every row sums to the same s.
+
+    Raises:
+        DataError: there are no rows, a length is negative, or the rows sum differently.
+
+    >>> mask = varlen_mask([torch.tensor([2, 3]), torch.tensor([5, 0])])
+    >>> mask.cu_seqlens.tolist(), mask.max_seqlen, mask.lens
+    ([0, 2, 5, 10], 5, (2, 3, 5))
+    """
+    lens = tuple(length for row in _checked_lens(seq_lens) for length in row if length > 0)
+    offsets = torch.zeros(len(lens) + 1, dtype=torch.int32)
+    torch.cumsum(torch.tensor(lens, dtype=torch.int32), dim=0, out=offsets[1:])
+    return VarlenMask(cu_seqlens=offsets, max_seqlen=max(lens, default=0), lens=lens)
+
+
+def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The lengths as integers, once they describe rows of one length."""
+    if len(seq_lens) == 0:
+        raise DataError("seq_lens has no rows. Give one tensor of document lengths for each row of the batch.")
+    lens_of_rows: list[list[int]] = [lens.tolist() for lens in seq_lens]
+    row_lens = [sum(lens) for lens in lens_of_rows]
+    for row, lens in enumerate(lens_of_rows):
+        if any(length < 0 for length in lens):
+            raise DataError(f"Row {row}: seq_lens is {lens}, with a negative length. Give lengths of 0 or more.")
+        if row_lens[row] != row_lens[0]:
+            raise DataError(
+                f"Row {row}: seq_lens sums to {row_lens[row]}, but row 0 sums to {row_lens[0]}. All rows of a batch "
+                "have one length: add the padding as one more document."
+            )
+    return lens_of_rows
