@@ -1,0 +1,55 @@
+"""What a tokenizer back end gives to everything above it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torchpipe.errors import TokenizerError
+
+
+class Backend(Protocol):
+    """Ordinary text to ids and back.
+
+    ``encode`` never returns the id of a control token, whatever the text spells: control tokens enter a sample by id
+    only, from :mod:`torchpipe.tokenizers.render`.
+    """
+
+    @property
+    def name(self) -> str:
+        """The file's path, for error messages."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Size of the ordinary vocabulary: one past its largest id."""
+        ...
+
+    @property
+    def control_tokens(self) -> dict[str, int]:
+        """The control tokens that the file itself lists, text to id; empty where the format has none."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of ``text``, never a control token; no BOS or EOS is added."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ordinary ids. Bytes that are not UTF-8 come back as U+FFFD."""
+        ...
+
+
+def check_encodable(text: str) -> None:
+    """Refuses text that has no UTF-8 form, which some back ends would silently replace.
+
+    Raises:
+        TokenizerError: ``text`` holds a lone surrogate (half of a UTF-16 pair), as broken JSON escapes leave behind.
+    """
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            f"Character {error.start} of a text is the lone surrogate {text[error.start]!r}, which has no UTF-8 form "
+            f"(near {text[max(0, error.start - 20) : error.start]!r}). Repair the row, or replace it in a message "
+            "transform with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
+        ) from None

@@ -1,0 +1,175 @@
+"""The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from torchpipe.data.messages import Message
+from torchpipe.data.prompt_templates import PromptTemplateInterface
+from torchpipe.data.sequences import truncate
+from torchpipe.errors import ColumnError, ConfigError, TokenizerError
+from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
+
+
+class ChatFormatTokenizer:
+    """A :class:`~torchpipe.data.protocols.ModelTokenizer` and a model transform: messages to tokens and mask.
+
+    Text never becomes a control token: the pieces of a conversation are encoded apart, control tokens are placed by id.
+
+    Args:
+        backend: ordinary text to ids.
+        chat_format: how the family writes a conversation.
+        special_tokens: ids of the control tokens by text. None: those that the tokenizer file lists, else the family's,
+            numbered from the end of the ordinary vocabulary.
+        max_seq_len: the most tokens a sample may have; longer ones are cut. None: no limit.
+        prompt_template: changes the messages before they are rendered.
+        truncation_type: the side that is cut. Cut on the right, the last token becomes the document's end.
+        mask_policy: which tokens of a trained message are trained; see :data:`~torchpipe.tokenizers.render.MaskPolicy`.
+
+    Attributes:
+        bos_id, eos_id: what starts and ends a document. pad_id: what fills a batch.
+        stop_tokens: ids at which sampling stops.
+        vocab_size: one past the largest id, control tokens included; base_vocab_size: without them.
+
+    Raises:
+        TokenizerError: a control token of the format has no id, or one that an ordinary token has.
+        ConfigError: max_seq_len, truncation_type or mask_policy is not possible.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        chat_format: ChatFormat,
+        *,
+        special_tokens: Mapping[str, int] | None = None,
+        max_seq_len: int | None = None,
+        prompt_template: PromptTemplateInterface | None = None,
+        truncation_type: Literal["left", "right"] = "right",
+        mask_policy: MaskPolicy = "message",
+    ) -> None:
+        if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
+            raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit.")
+        for name, value, allowed in (
+            ("truncation_type", truncation_type, ("left", "right")),
+            ("mask_policy", mask_policy, get_args(MaskPolicy)),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"{name} is {value!r}. It can be {' or '.join(map(repr, allowed))}.")
+        self.backend = backend
+        self.chat_format = chat_format
+        self.special_tokens = _control_ids(backend, chat_format, special_tokens)
+        self.max_seq_len = max_seq_len
+        self.prompt_template = prompt_template
+        self.truncation_type: Literal["left", "right"] = truncation_type
+        self.mask_policy: MaskPolicy = mask_policy
+        self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
+        self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
+        self.bos_id = self._encoder.document_start[0]
+        self.eos_id = self._encoder.document_end[-1]
+        self.pad_id = self.special_tokens[chat_format.pad]
+        self.stop_tokens = [self.special_tokens[text] for text in chat_format.stop]
+        self.base_vocab_size = backend.num_tokens
+        self.vocab_size = 1 + max(backend.num_tokens - 1, *self.special_tokens.values())
+
+    def encode(self, text: str, add_bos: bool = True, add_eos: bool = True) -> list[int]:
+        """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those."""
+        return [self.bos_id] * add_bos + self.backend.encode(text) + [self.eos_id] * add_eos
+
+    def decode(
+        self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True
+    ) -> str:
+        """Text of ids.
+
+        Args:
+            token_ids: ids of this vocabulary.
+            truncate_at_eos: stop before the first end of a document.
+            skip_special_tokens: leave control tokens out; otherwise they are written as their text.
+
+        Raises:
+            TokenizerError: an id is outside the vocabulary.
+        """
+        ids = [int(token_id) for token_id in token_ids]
+        if truncate_at_eos and self.eos_id in ids:
+            ids = ids[: ids.index(self.eos_id)]
+        parts: list[str] = []
+        run: list[int] = []
+        for token_id in ids:
+            text = self._control_texts.get(token_id)
+            if text is None:
+                if not 0 <= token_id < self.base_vocab_size:
+                    raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
+                run.append(token_id)
+                continue
+            parts.append(self.backend.decode(run))
+            parts.append("" if skip_special_tokens else text)
+            run = []
+        return "".join(parts) + self.backend.decode(run)
+
+    def tokenize_messages(
+        self, messages: Sequence[Message], *, add_end_tokens: bool = True
+    ) -> tuple[list[int], list[bool]]:
+        """Ids and mask of a conversation, cut to ``max_seq_len``.
+
+        Args:
+            messages: the conversation.
+            add_end_tokens: False leaves the last message open, for a model to go on from.
+
+        Returns:
+            tokens and mask, of equal length; True in the mask = not trained.
+        """
+        tokens, mask = self._tokenize(messages, add_end_tokens)
+        return self._truncate(tokens, mask, add_end_tokens)
+
+    def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
+        """The sample with ``messages`` replaced by ``tokens`` and ``mask`` (lists of equal length; True = not trained).
+
+        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many.
+        """
+        if "messages" not in sample:
+            raise ColumnError(
+                f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should return them."
+            )
+        rest = {key: value for key, value in sample.items() if key != "messages"}
+        tokens, mask = self._tokenize(sample["messages"], not inference)
+        kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
+        if len(kept_tokens) < len(tokens):
+            rest["num_truncated"] = len(tokens) - len(kept_tokens)
+        return {**rest, "tokens": kept_tokens, "mask": kept_mask}
+
+    def _tokenize(self, messages: Sequence[Message], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
+        if self.prompt_template is not None:
+            messages = self.prompt_template(messages, inference=not add_end_tokens)
+        segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
+        return tokens_and_mask(segments, messages, self.mask_policy)
+
+    def _truncate(self, tokens: list[int], mask: list[bool], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
+        if self.max_seq_len is None or len(tokens) <= self.max_seq_len:
+            return tokens, mask
+        eos_id, eos_mask = (self.eos_id, True) if add_end_tokens else (None, None)
+        return (
+            truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
+            truncate(mask, self.max_seq_len, eos_mask, self.truncation_type),
+        )
+
+
+def _control_ids(backend: Backend, chat_format: ChatFormat, given: Mapping[str, int] | None) -> dict[str, int]:
+    if given is not None:
+        ids = dict(given)
+    elif backend.control_tokens:
+        ids = dict(backend.control_tokens)
+    else:
+        ids = {text: backend.num_tokens + offset for offset, text in enumerate(chat_format.control_tokens)}
+    if chat_format.pad not in ids:
+        raise TokenizerError(f"{backend.name}: the {chat_format.name} format pads with {chat_format.pad!r}, which has no id.")
+    taken = {text: token_id for text, token_id in ids.items() if 0 <= token_id < backend.num_tokens}
+    if given is not None and taken:
+        raise TokenizerError(
+            f"{len(taken)} control tokens have ids below {backend.num_tokens}, which are ordinary tokens of {backend.name}: "
+            f"{dict(list(taken.items())[:3])}. Ordinary text would forge them; number them from {backend.num_tokens}."
+        )
+    if len(set(ids.values())) != len(ids):
+        raise TokenizerError(f"{backend.name}: two control tokens share one id. Give each its own.")
+    return ids
+
+

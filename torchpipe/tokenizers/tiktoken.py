@@ -1,0 +1,90 @@
+"""Back end over a tiktoken rank file: one line ``base64(bytes) rank`` a token."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchpipe.errors import SourceError, TokenizerError
+from torchpipe.tokenizers.backend import check_encodable
+
+if TYPE_CHECKING:
+    import tiktoken
+
+MAX_SPACE_RUN = 25_000
+"""White space in a row that the library's regex engine is given at once; its stack overflows at a few hundred thousand."""
+
+_LONG_SPACE_RUN = re.compile(r"\s{%d}" % MAX_SPACE_RUN)
+
+
+class TikTokenBackend:
+    """A byte-pair encoder from a file of ranks, as Llama 3, Qwen and GPT-4 publish theirs.
+
+    Args:
+        path: the rank file. Ranks must run from 0 without a gap.
+        pattern: the family's split expression; it isn't in the file.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: the file is not a rank file.
+    """
+
+    def __init__(self, path: str | Path, pattern: str) -> None:
+        import tiktoken
+
+        self.name = str(path)
+        self._pattern = pattern
+        self.control_tokens: dict[str, int] = {}
+        ranks = _read_ranks(Path(path))
+        self.num_tokens = len(ranks)
+        self._encoding: tiktoken.Encoding = tiktoken.Encoding(
+            self.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+        )
+
+    def __reduce__(self) -> tuple[type["TikTokenBackend"], tuple[str, str]]:
+        return TikTokenBackend, (self.name, self._pattern)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of ``text``; control tokens are spelled out like any other text."""
+        check_encodable(text)
+        if len(text) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(text):
+            return [token_id for piece in _cut_long_runs(text) for token_id in self._encoding.encode_ordinary(piece)]
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
+        return self._encoding.decode(list(token_ids))
+
+
+def _read_ranks(path: Path) -> dict[bytes, int]:
+    """Bytes to rank. Read here, since the library's own reader keeps a cache by path and would serve a changed file stale."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a rank file.") from error
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            token, rank = line.split()
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except (ValueError, binascii.Error):
+            raise TokenizerError(
+                f"{path}, line {number} is not `base64 rank`: {line[:40]!r}. This back end reads tiktoken rank files; "
+                "a Hugging Face tokenizer file ends in .json, a SentencePiece one is read by another class."
+            ) from None
+    if not ranks or sorted(ranks.values()) != list(range(len(ranks))):
+        raise TokenizerError(f"{path} holds {len(ranks)} ranks that don't run from 0 without a gap: the file is cut or mixed.")
+    return ranks
+
+
+def _cut_long_runs(text: str) -> Iterator[str]:
+    """The text in pieces, cut inside runs of white space only, so that no piece holds an over-long one."""
+    start = 0
+    for run in _LONG_SPACE_RUN.finditer(text):
+        yield text[start : run.end()]
+        start = run.end()
+    yield text[start:]
