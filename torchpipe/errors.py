@@ -39,3 +39,15 @@ class ConfigError(TorchpipeError, ValueError):
 
 class InstantiationError(ConfigError):
     """A ``_component_`` can't be found, is refused, or can't be called as written."""
+
+
+def located(error: Exception, where: str) -> Exception:
+    """The error to raise instead, with ``where`` (a row and its file, a key path) in front of its sentence.
+
+    An error of ours comes back as a new one of its class. Any other comes back itself with a note, so that the user's
+    own exception type and traceback stay.
+    """
+    if isinstance(error, TorchpipeError):
+        return type(error)(f"{where}: {error}")
+    error.add_note(f"{where}: raised {type(error).__name__} ({error})")
+    return error

@@ -1,0 +1,59 @@
+"""What became of the rows: counts that are printed before anything is trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchpipe.constants import IGNORE_INDEX
+
+
+@dataclass(kw_only=True)
+class SampleCounts:
+    """Running counts over samples (see :class:`~torchpipe.data.sample_transforms.SFTTransform` for their keys).
+
+    Attributes:
+        rows: samples seen.
+        tokens: tokens in them.
+        trained_tokens: labels that are not -100.
+        untrained_rows: samples without any trained token.
+        truncated_rows: samples that were cut to max_seq_len; truncated_tokens: tokens cut from them.
+        dropped_rows: samples read and then left out (max_packs).
+        longest: tokens in the longest sample.
+    """
+
+    rows: int = 0
+    tokens: int = 0
+    trained_tokens: int = 0
+    untrained_rows: int = 0
+    truncated_rows: int = 0
+    truncated_tokens: int = 0
+    dropped_rows: int = 0
+    longest: int = 0
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        """Counts one sample."""
+        labels = sample["labels"]
+        trained = len(labels) - list(labels).count(IGNORE_INDEX)
+        cut = sample.get("num_truncated", 0)
+        self.rows += 1
+        self.tokens += len(labels)
+        self.trained_tokens += trained
+        self.untrained_rows += trained == 0
+        self.truncated_rows += cut > 0
+        self.truncated_tokens += cut
+        self.longest = max(self.longest, len(labels))
+
+    def describe(self) -> str:
+        """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason."""
+        share = self.trained_tokens / self.tokens if self.tokens else 0.0
+        parts = [
+            f"{self.rows:,} rows, {self.tokens:,} tokens, {self.trained_tokens:,} trained ({share:.0%})",
+            f"longest {self.longest:,}",
+        ]
+        if self.truncated_rows:
+            parts.append(f"{self.truncated_rows:,} rows cut to max_seq_len ({self.truncated_tokens:,} tokens left out)")
+        if self.untrained_rows:
+            parts.append(f"{self.untrained_rows:,} rows without a trained token")
+        if self.dropped_rows:
+            parts.append(f"{self.dropped_rows:,} rows beyond max_packs left out")
+        return "; ".join(parts)

@@ -1,0 +1,73 @@
+"""Rows to samples: the two transforms of a data set, one after the other, and the labels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchpipe.data.messages import Message, validate_messages
+from torchpipe.data.protocols import Transform
+from torchpipe.data.sequences import next_token_labels
+from torchpipe.errors import ConfigError, DataError
+
+
+class SFTTransform:
+    """Turns a row into a sample for supervised fine-tuning: ``tokens``, ``mask`` and ``labels``, lists of equal length.
+
+    Labels are shifted here and nowhere else: ``labels[i]`` is ``tokens[i + 1]``, and -100 where that target is masked
+    and at the last position. True in ``mask`` = not trained.
+
+    Args:
+        message_transform: row to ``{"messages": [...]}``; None where rows hold messages already.
+        model_transform: the tokenizer or multimodal transform; None leaves the message transform's result as it is.
+
+    Raises:
+        ConfigError: both are None.
+    """
+
+    def __init__(
+        self, message_transform: Transform | None = None, model_transform: Transform | None = None
+    ) -> None:
+        if message_transform is None and model_transform is None:
+            raise ConfigError("SFTTransform was given neither a message_transform nor a model_transform: give at least one.")
+        self._message_transform = message_transform
+        self._model_transform = model_transform
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The sample of one row.
+
+        Raises:
+            DataError: the messages are not a valid conversation, or the model transform's result has no ``tokens`` and
+                ``mask`` of equal length above 0.
+        """
+        row = sample if self._message_transform is None else self._message_transform(sample)
+        if "messages" in row:
+            _check_messages(row["messages"])
+        if self._model_transform is None:
+            return dict(row)
+        result = dict(self._model_transform(row))
+        if not ("tokens" in result and "mask" in result):
+            raise DataError(
+                f"The model_transform ({_name(self._model_transform)}) returned the keys {sorted(result)}. "
+                "It has to return `tokens` and `mask`."
+            )
+        tokens, mask = result["tokens"], result["mask"]
+        if len(tokens) == 0 or len(tokens) != len(mask):
+            raise DataError(
+                f"The model_transform ({_name(self._model_transform)}) returned {len(tokens)} tokens and {len(mask)} mask "
+                "values. They have to be of equal length, above 0."
+            )
+        result["labels"] = next_token_labels(tokens, mask).tolist()
+        return result
+
+
+def _check_messages(messages: Sequence[Message]) -> None:
+    for index, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise DataError(
+                f"Message {index} is a {type(message).__name__}, not a Message. Build messages with Message(role=..., "
+                "content=...) or Message.from_dict, or use OpenAIToMessages as message_transform."
+            )
+    validate_messages(list(messages))
+
+
+def _name(transform: object) -> str:
+    return getattr(transform, "__name__", type(transform).__name__)

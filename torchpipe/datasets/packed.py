@@ -1,0 +1,100 @@
+"""Samples packed into rows of one length."""
+
+from array import array
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from torchpipe._progress import track
+from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.packing.assemble import assemble
+from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
+from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.errors import ConfigError, DataError, located
+
+
+class PackedDataset(Dataset[dict[str, torch.Tensor]]):
+    """Rows of ``max_seq_len`` tokens, filled with samples in order (next-fit).
+
+    All samples are read once, at construction, and held as 8 bytes a token; packs are assembled when asked for.
+
+    Args:
+        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length.
+        max_seq_len: tokens of a row, s.
+        padding_idx: the token that fills a row.
+        max_packs: stop after so many rows; samples beyond are left out and counted.
+        split_across_pack: True cuts rows exactly at ``max_seq_len``, so that a sample may go on in the next row; False
+            starts a new row where a sample does not fit.
+
+    Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
+    [documents], which sums to s; padding is one more document, the last.
+
+    Attributes:
+        counts: what became of the samples.
+
+    Raises:
+        DataError: a sample does not fit a row, or has no equal number of tokens and labels.
+        ConfigError: max_seq_len or max_packs is not possible.
+    """
+
+    def __init__(
+        self,
+        ds: RandomAccessDataSource[Any],
+        *,
+        max_seq_len: int,
+        padding_idx: int = 0,
+        max_packs: int | None = None,
+        split_across_pack: bool = False,
+    ) -> None:
+        if not isinstance(ds, RandomAccessDataSource):
+            raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
+        if max_packs is not None and max_packs < 0:
+            raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
+        self.max_seq_len = max_seq_len
+        self.padding_idx = padding_idx
+        self.counts = SampleCounts()
+        self._tokens = array("i")
+        self._labels = array("i")
+        self._offsets = array("q", [0])
+        self._plan = self._read_and_plan(ds, max_packs, "concat_then_split" if split_across_pack else "next_fit")
+
+    def _read_and_plan(self, ds: RandomAccessDataSource[Any], max_packs: int | None, strategy: Any) -> PackPlan:
+        planner = pack_planner(strategy, self.max_seq_len)
+        packs: list[list[Span]] = []
+        for index in track(range(len(ds)), "Packing"):
+            if max_packs is not None and len(packs) >= max_packs:
+                break
+            sample = ds[index]
+            tokens, labels = sample["tokens"], sample["labels"]
+            if len(tokens) != len(labels):
+                raise DataError(f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
+            try:
+                packs += planner.push(index, len(tokens))
+            except DataError as error:
+                raise located(error, f"Row {index}") from None
+            self._tokens.extend(tokens)
+            self._labels.extend(labels)
+            self._offsets.append(len(self._tokens))
+            self.counts.add(sample)
+        packs += planner.flush()
+        plan = PackPlan.from_packs(packs if max_packs is None else packs[:max_packs])
+        whole = len(ds) if max_packs is None else int(plan.sample.max(initial=-1)) + 1
+        self.counts.dropped_rows = len(ds) - whole
+        return plan
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        index = int(index)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Pack {index} was asked for, and there are {len(self)} packs.")
+        spans = self._plan.spans(index % len(self))
+        return assemble(spans, self._read, capacity=self.max_seq_len, padding_idx=self.padding_idx)
+
+    def _read(self, span: Span) -> tuple[np.ndarray, np.ndarray]:
+        first = self._offsets[span.sample]
+        rows = slice(first + span.start, first + span.stop)
+        return np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]

@@ -1,0 +1,101 @@
+"""The map-style data set of supervised fine-tuning."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from torchpipe.data.protocols import Transform
+from torchpipe.data.sample_transforms import SFTTransform
+from torchpipe.errors import ConfigError, SourceError, located
+from torchpipe.sources import Rows, describe_source, load_rows
+
+
+class SFTDataset(Dataset[dict[str, Any]]):
+    """Rows of a source, turned into samples when they are asked for. Construction tokenises nothing.
+
+    Args:
+        source: a name for ``load_dataset``, or any object with ``__len__`` and ``__getitem__``.
+        message_transform: row to ``{"messages": [...]}``.
+        model_transform: the tokenizer or multimodal transform.
+        filter_fn: keeps the rows for which it is true; runs once, before any transform.
+        filter_kwargs: further arguments of the ``filter`` of Hugging Face data sets (``num_proc``, ...).
+        load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
+
+    Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
+    An error in a row names the row and its file.
+
+    Raises:
+        SourceError: nothing is there, or no row is left.
+        ConfigError: an option does not fit the source.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: str | Rows,
+        message_transform: Transform,
+        model_transform: Transform,
+        filter_fn: Callable[..., bool] | None = None,
+        filter_kwargs: Mapping[str, Any] | None = None,
+        **load_dataset_kwargs: Any,
+    ) -> None:
+        self._transform = SFTTransform(message_transform, model_transform)
+        self._name = describe_source(source, load_dataset_kwargs)
+        rows = load_rows(source, **load_dataset_kwargs)
+        self._rows = rows
+        if filter_fn is not None:
+            self._rows = _filtered(rows, filter_fn, filter_kwargs or {}, self._name)
+            self._name += ", counted after filter_fn"
+        elif filter_kwargs:
+            raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")
+        self.num_filtered = len(rows) - len(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = int(index)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Row {index} was asked for, and {self._name} has {len(self)} rows.")
+        index %= len(self)
+        try:
+            return self._transform(self._rows[index])
+        except Exception as error:
+            raise located(error, f"Row {index} of {self._name}") from error.__cause__
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[index] for index in range(len(self)))
+
+
+class KeptRows:
+    """The rows of another source that a filter kept, by number.
+
+    Args:
+        rows: the source.
+        kept: int64, their numbers in it.
+    """
+
+    def __init__(self, rows: Rows, kept: np.ndarray) -> None:
+        self._rows = rows
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
+        return self._rows[int(self._kept[index])]
+
+
+def _filtered(rows: Rows, filter_fn: Callable[..., bool], filter_kwargs: Mapping[str, Any], name: str) -> Rows:
+    own_filter = getattr(rows, "filter", None)
+    if callable(own_filter):
+        kept: Any = own_filter(filter_fn, **filter_kwargs)
+    elif filter_kwargs:
+        raise ConfigError(f"filter_kwargs are for Hugging Face data sets; {name} is filtered without them.")
+    else:
+        kept = KeptRows(rows, np.array([i for i in range(len(rows)) if filter_fn(rows[i])], dtype=np.int64))
+    if len(kept) == 0:
+        raise SourceError(f"filter_fn kept none of the {len(rows)} rows of {name}. Check what it returns.")
+    return kept
