@@ -1,0 +1,124 @@
+"""Padding: rows of different lengths into one tensor. The only place that pads."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from torchpipe.errors import ConfigError, DataError
+
+Direction = Literal["right", "left"]
+Row = Sequence[Any] | np.ndarray | torch.Tensor
+
+
+def round_up(length: int, multiple: int) -> int:
+    """The smallest multiple of ``multiple`` that is not below ``length``; an exact multiple stays as it is.
+
+    Raises:
+        ConfigError: ``multiple`` is not a positive integer.
+
+    >>> round_up(5, 4), round_up(8, 4), round_up(0, 4)
+    (8, 8, 0)
+    """
+    if not isinstance(multiple, int) or multiple < 1:
+        raise ConfigError(f"pad_to_multiple_of={multiple!r} must be 1 or more; 1 pads to the longest row alone.")
+    return -(-length // multiple) * multiple
+
+
+def pad_rows(
+    rows: Sequence[Row],
+    *,
+    value: float,
+    width: int = 0,
+    multiple: int = 1,
+    direction: Direction = "right",
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The rows as one tensor [b, w, ...], filled up with ``value`` on the right or left.
+
+    The arguments are not changed, and the result shares no memory with them.
+
+    Args:
+        rows: lists, arrays or tensors [n, ...]; they may differ in n alone.
+        value: what fills the rest of a row.
+        width: pad at least to this many items.
+        multiple: round the width up to a multiple of this.
+        direction: the side that is filled.
+        dtype: of the result; None: the type that holds all rows, int64 when all are empty.
+
+    Raises:
+        DataError: there are no rows, a row has no length, or the rows don't fit in one tensor of the type.
+        ConfigError: ``multiple`` is not a positive integer.
+
+    >>> pad_rows([[1, 2, 3], [4]], value=0, multiple=4)
+    tensor([[1, 2, 3, 0],
+            [4, 0, 0, 0]])
+    """
+    if len(rows) == 0:
+        raise DataError("There are no rows to pad: the batch is empty.")
+    try:
+        width = round_up(max(width, *map(len, rows)), multiple)
+    except TypeError:
+        kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
+        raise DataError(f"A row to pad must be a list, an array or a tensor; these are {kinds}.") from None
+    # One allocation for the batch, into which NumPy copies the rows, is several times faster than a tensor a row.
+    # Tensors stay tensors: NumPy knows neither bfloat16 nor devices.
+    tensors = any(isinstance(row, torch.Tensor) for row in rows)
+    try:
+        parts = [torch.as_tensor(row) if tensors else _as_array(row) for row in rows]
+        filled = [part for part in parts if len(part)]  # an empty list has no type of its own
+        tails = {tuple(part.shape[1:]) for part in filled}
+        if dtype is None:
+            dtype = reduce(torch.promote_types, {_torch_dtype(part) for part in filled}) if filled else torch.int64
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"A row can't become a tensor: {error}. Rows hold numbers, in a regular shape.") from error
+    if len(tails) > 1 or not all(_fits(part, dtype) for part in filled):
+        held = ", ".join(f"{list(part.shape)} of {part.dtype}" for part in parts)
+        raise DataError(f"These rows don't fit in one tensor of {dtype}: {held}.")
+    out = torch.full((len(parts), width, *(tails.pop() if tails else ())), value, dtype=dtype)
+    lines: Any = out if tensors else out.numpy()
+    for line, part in zip(lines, parts, strict=True):
+        start = 0 if direction == "right" else width - len(part)
+        line[start : start + len(part)] = part
+    return out
+
+
+def _as_array(row: Any) -> np.ndarray:
+    if isinstance(row, np.ndarray):
+        return row
+    array = np.asarray(row)
+    # Python floats become what torch makes of them.
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _torch_dtype(part: Any) -> torch.dtype:
+    return part.dtype if isinstance(part, torch.Tensor) else torch.from_numpy(part[:1]).dtype
+
+
+def _fits(part: Any, dtype: torch.dtype) -> bool:
+    """True when the cast keeps the kind: integers may become longer or shorter integers, floats never integers."""
+    if isinstance(part, torch.Tensor):
+        return torch.can_cast(part.dtype, dtype)
+    return part.dtype.kind in ("biuf" if dtype.is_floating_point else "b" if dtype == torch.bool else "biu")
+
+
+def left_pad_sequence(
+    sequences: Sequence[torch.Tensor], batch_first: bool = False, padding_value: float = 0
+) -> torch.Tensor:
+    """The tensors as one, filled up on the left: [t, b, ...], or [b, t, ...] with ``batch_first``.
+
+    Like ``torch.nn.utils.rnn.pad_sequence`` with the other side padded.
+
+    Raises:
+        DataError: there are no sequences.
+
+    >>> left_pad_sequence([torch.tensor([1, 2, 3]), torch.tensor([4])], batch_first=True)
+    tensor([[1, 2, 3],
+            [0, 0, 4]])
+    """
+    if len(sequences) == 0:
+        raise DataError("There are no sequences to pad: the batch is empty.")
+    return pad_sequence(list(sequences), batch_first=batch_first, padding_value=padding_value, padding_side="left")

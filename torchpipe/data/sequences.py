@@ -1,0 +1,90 @@
+"""Token sequences: cutting one to length, and the labels that follow from tokens and mask."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.constants import IGNORE_INDEX
+from torchpipe.errors import ConfigError, DataError
+
+TRUNCATION_TYPES = ("right", "left")
+
+
+def truncate(
+    tokens: Sequence[Any],
+    max_seq_len: int | None,
+    eos_id: Any | None = None,
+    truncation_type: str = "right",
+) -> list[Any]:
+    """The first (``right``) or last (``left``) ``max_seq_len`` items, as a new list.
+
+    Nothing is changed when nothing is cut. The same call cuts a mask: pass the flag that the last item must have as
+    ``eos_id``.
+
+    Args:
+        tokens: ids, or a mask, or anything else in a sequence.
+        max_seq_len: the most items to keep; None keeps all.
+        eos_id: what the last kept item becomes when something was cut; None leaves it as it is.
+        truncation_type: the side that is cut away, "right" or "left".
+
+    Raises:
+        ConfigError: a negative length or another ``truncation_type``.
+
+    >>> truncate([1, 2, 3, 4], 3, eos_id=0)
+    [1, 2, 0]
+    >>> truncate([1, 2, 3, 4], 4, eos_id=0)
+    [1, 2, 3, 4]
+    """
+    if truncation_type not in TRUNCATION_TYPES:
+        near = did_you_mean(truncation_type, TRUNCATION_TYPES)
+        raise ConfigError(
+            f"Unknown truncation_type {truncation_type!r}. It is one of {listed(TRUNCATION_TYPES)}.{near}"
+        )
+    if max_seq_len is None or len(tokens) <= max_seq_len:
+        return list(tokens)
+    if max_seq_len < 0:
+        raise ConfigError(f"max_seq_len={max_seq_len} is negative. Give the number of tokens to keep, or None for all.")
+    # tokens[-0:] would be everything, so the start is counted from the front.
+    start = len(tokens) - max_seq_len if truncation_type == "left" else 0
+    kept = list(tokens[start : start + max_seq_len])
+    if kept and eos_id is not None:
+        kept[-1] = eos_id
+    return kept
+
+
+def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | np.ndarray) -> np.ndarray:
+    """The targets of next-token loss: position i is to predict token ``i + 1``. ::
+
+        tokens   5    6    7    8
+        mask     T    T    F    F       True: not trained
+        labels -100   7    8  -100
+
+    Args:
+        tokens: the ids of one sample, length n.
+        mask: length n, True where the token must not be trained on.
+
+    Returns:
+        int64 [n]: ``tokens[i + 1]`` where ``mask[i + 1]`` is False, IGNORE_INDEX elsewhere and at the last position.
+
+    Raises:
+        DataError: the lengths differ, a side has more than one axis, or a token is not an integer.
+
+    >>> next_token_labels([5, 6, 7, 8], [True, True, False, False]).tolist()
+    [-100, 7, 8, -100]
+    """
+    if len(tokens) != len(mask):
+        raise DataError(
+            f"A sample has {len(tokens)} tokens and {len(mask)} mask values; the tokenizer must return as many of both."
+        )
+    labels = np.full(len(tokens), IGNORE_INDEX, dtype=np.int64)
+    if len(tokens) > 1:
+        ids, hidden = np.asarray(tokens), np.asarray(mask, dtype=np.bool_)
+        if ids.dtype.kind not in "iu" or ids.ndim != 1 or hidden.ndim != 1:
+            raise DataError(
+                f"Tokens are {ids.dtype} of shape {list(ids.shape)}, the mask has shape {list(hidden.shape)}. "
+                "Both must have one axis, and tokens must be integers."
+            )
+        np.copyto(labels[:-1], ids[1:], where=~hidden[1:])
+    return labels
