@@ -1,6 +1,6 @@
 """Padding: rows of different lengths into one tensor. The only place that pads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, Literal
 
@@ -26,6 +26,22 @@ def round_up(length: int, multiple: int) -> int:
     if not isinstance(multiple, int) or multiple < 1:
         raise ConfigError(f"pad_to_multiple_of={multiple!r} must be 1 or more; 1 pads to the longest row alone.")
     return -(-length // multiple) * multiple
+
+
+def longest(rows: Iterable[Row]) -> int:
+    """The length of the longest row.
+
+    Raises:
+        DataError: there are no rows, or one has no length.
+    """
+    rows = list(rows)
+    try:
+        return max(map(len, rows))
+    except TypeError:
+        kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
+        raise DataError(f"A row to pad must be a list, an array or a tensor; these are {kinds}.") from None
+    except ValueError:
+        raise DataError("There are no rows to pad: the batch is empty.") from None
 
 
 def pad_rows(
@@ -57,13 +73,7 @@ def pad_rows(
     tensor([[1, 2, 3, 0],
             [4, 0, 0, 0]])
     """
-    if len(rows) == 0:
-        raise DataError("There are no rows to pad: the batch is empty.")
-    try:
-        width = round_up(max(width, *map(len, rows)), multiple)
-    except TypeError:
-        kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
-        raise DataError(f"A row to pad must be a list, an array or a tensor; these are {kinds}.") from None
+    width = round_up(max(width, longest(rows)), multiple)
     # One allocation for the batch, into which NumPy copies the rows, is several times faster than a tensor a row.
     # Tensors stay tensors: NumPy knows neither bfloat16 nor devices.
     tensors = any(isinstance(row, torch.Tensor) for row in rows)

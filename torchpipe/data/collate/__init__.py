@@ -1,1 +1,1 @@
-
+"""Samples into batches."""

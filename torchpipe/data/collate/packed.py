@@ -1,0 +1,74 @@
+"""Packed samples, which all have one length already, into one batch with their attention mask."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+import torch
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.data.collate.text import check_batch, column
+from torchpipe.data.packing.masks import VarlenMask, dense_block_causal_mask, varlen_mask
+from torchpipe.errors import ColumnError, ConfigError, DataError
+
+_MASKS = {"dense": dense_block_causal_mask, "varlen": varlen_mask}
+
+
+class PackedBatch(TypedDict):
+    """What a model is called with, and the labels; s is the pack's length."""
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    input_pos: torch.Tensor
+    mask: torch.Tensor | VarlenMask
+
+
+def padded_collate_packed(
+    batch: Sequence[Mapping[str, Any]], mask: Literal["dense", "varlen"] = "dense"
+) -> PackedBatch:
+    """The batch as ``tokens``, ``labels``, ``input_pos`` int64 [b, s] and ``mask``. Nothing is padded.
+
+    Args:
+        batch: packed samples: ``tokens``, ``labels``, ``input_pos`` [s] and ``seq_lens`` [d], arrays or tensors.
+        mask: "dense" is bool [b, s, s], True = attend, and grows with s * s; "varlen" is a VarlenMask of the
+            documents' offsets.
+
+    Raises:
+        ColumnError: a sample lacks one of the four; without ``seq_lens`` it is not packed.
+        DataError: the batch is empty, or the packs have different lengths.
+        ConfigError: another ``mask``.
+
+    >>> pack = {"tokens": [5, 6, 7], "labels": [6, -100, -100], "input_pos": [0, 1, 0], "seq_lens": [2, 1]}
+    >>> padded_collate_packed([pack])["mask"].int().tolist()
+    [[[1, 0, 0], [1, 1, 0], [0, 0, 1]]]
+    """
+    if mask not in _MASKS:
+        raise ConfigError(f"Unknown mask {mask!r}. It is one of {listed(_MASKS)}.{did_you_mean(mask, _MASKS)}")
+    check_batch(batch)
+    for index, sample in enumerate(batch):
+        if "seq_lens" not in sample:
+            raise ColumnError(
+                f"Sample {index} of the batch has no 'seq_lens', so it is not packed. "
+                "Use padded_collate_sft for samples that are not, or wrap the data set in PackedDataset."
+            )
+    tokens = _stacked(batch, "tokens")
+    seq_lens = [torch.as_tensor(lens) for lens in column(batch, "seq_lens")]
+    for index, lens in enumerate(seq_lens):
+        if lens.sum() != tokens.shape[1]:
+            raise DataError(
+                f"Sample {index} of the batch has {tokens.shape[1]} tokens, but its seq_lens sum to {int(lens.sum())}. "
+                "They have to be equal: padding is one more document."
+            )
+    return {
+        "tokens": tokens,
+        "labels": _stacked(batch, "labels"),
+        "input_pos": _stacked(batch, "input_pos"),
+        "mask": _MASKS[mask](seq_lens),
+    }
+
+
+def _stacked(batch: Sequence[Mapping[str, Any]], key: str) -> torch.Tensor:
+    rows = [torch.as_tensor(row) for row in column(batch, key)]
+    if len({row.shape for row in rows}) > 1:
+        lengths = ", ".join(str(len(row)) for row in rows)
+        raise DataError(f"The packs have {lengths} {key}. All packs of a batch come from one max_seq_len.")
+    return torch.stack(rows).long()

@@ -1,0 +1,99 @@
+"""Reading a row's columns by the names that a column_map gives them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.errors import ColumnError, ConfigError, DataError
+
+
+def resolve_column_map(
+    column_map: Mapping[str, str] | None, *, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, str]:
+    """The row's column for every name in ``required`` and ``optional``; a name that is not mapped stands for itself.
+
+    Args:
+        column_map: our name -> the row's column; None or empty: the names stand for themselves.
+        required: names that a column_map must have.
+        optional: names that it may have.
+
+    Raises:
+        ConfigError: a name is unknown or missing, or a column is not a string.
+
+    >>> resolve_column_map({"input": "question", "output": "answer"}, required=["input", "output"], optional=["image"])
+    {'input': 'question', 'output': 'answer', 'image': 'image'}
+    """
+    names = (*required, *optional)
+    given = dict(column_map or {})
+    for name, column in given.items():
+        if name not in names:
+            raise ConfigError(
+                f"column_map has the key {name!r}; it may have {listed(names)}.{did_you_mean(name, names)}"
+            )
+        if not isinstance(column, str):
+            raise ConfigError(f"column_map[{name!r}] is {column!r}; it must be the name of a column.")
+    missing = [name for name in required if name not in given]
+    if given and missing:
+        raise ConfigError(f"column_map must name a column for {listed(required)}; it has none for {listed(missing)}.")
+    return {name: given.get(name, name) for name in names}
+
+
+def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
+    """What the row holds in ``column``.
+
+    Args:
+        row: one row of the source.
+        column: which column to read.
+        name: the column_map key that leads there, for the error.
+
+    Raises:
+        ColumnError: there is no such column.
+    """
+    try:
+        return row[column]
+    except KeyError:
+        near = did_you_mean(column, row)
+        raise ColumnError(
+            f"The row has no column {column!r}; it has {listed(row)}.{near} "
+            f"Name the right one in column_map, under {name!r}."
+        ) from None
+
+
+def text_cell(row: Mapping[str, Any], column: str, name: str) -> str:
+    """The text that the row holds in ``column``; the arguments are those of :func:`cell`.
+
+    Raises:
+        ColumnError: there is no such column.
+        DataError: it holds null, or something that is not text.
+    """
+    value = cell(row, column, name)
+    if not isinstance(value, str):
+        raise DataError(f"Column {column!r} {not_text(value)}")
+    return value
+
+
+def not_text(value: Any) -> str:
+    """The end of a sentence about a value that should be text: what it is, and what to do."""
+    if value is None:
+        return "is null, so there is no text to train on. Drop such rows with a filter_fn, or fill them in the source."
+    return f"holds a {type(value).__name__} ({_short(value)}), not text. Convert it to a string in the source."
+
+
+def refuse_image(row: Mapping[str, Any], column: str) -> None:
+    """None, when the row has no image in ``column``: it is absent, null or empty.
+
+    Raises:
+        DataError: there is an image, which a text conversation would lose.
+    """
+    value = row.get(column)
+    if value is None or (isinstance(value, (str, list, tuple, bytes)) and not value):
+        return
+    raise DataError(
+        f"Column {column!r} holds an image ({type(value).__name__}), and this transform builds text conversations alone. "
+        "Remove the column from the source if the text stands without it, or drop such rows with a filter_fn."
+    )
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."
