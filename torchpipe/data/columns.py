@@ -89,7 +89,7 @@ def refuse_image(row: Mapping[str, Any], column: str) -> None:
     if value is None or (isinstance(value, (str, list, tuple, bytes)) and not value):
         return
     raise DataError(
-        f"Column {column!r} holds an image ({type(value).__name__}), and this transform builds text conversations alone. "
+        f"Column {column!r} holds an image ({type(value).__name__}), and this transform builds conversations of text. "
         "Remove the column from the source if the text stands without it, or drop such rows with a filter_fn."
     )
 

@@ -1,0 +1,90 @@
+"""Text that goes around the messages of a role, as a table: role -> (before, after)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.data.messages import ROLES, Message, Role
+from torchpipe.errors import ConfigError
+
+
+@runtime_checkable
+class PromptTemplateInterface(Protocol):
+    """What a tokenizer needs of a prompt template."""
+
+    template: dict[Role, tuple[str, str]]
+
+    def __call__(self, messages: list[Message], inference: bool = False) -> list[Message]:
+        """New messages with the template's text in them; ``inference`` is True when the model is to answer."""
+        ...
+
+
+class PromptTemplate:
+    """Puts a text before and one after every message of a role, as parts of their own.
+
+    The text follows its message's ``masked`` flag, so what stands around an assistant message is trained on with it.
+
+    Args:
+        template: role -> (text before, text after). Messages of other roles stay as they are; an empty text adds
+            nothing.
+
+    Raises:
+        ConfigError: a role is unknown, or a value is not two strings.
+
+    >>> template = PromptTemplate({"user": ("Question: ", "\\n\\nAnswer: ")})
+    >>> template([Message("user", "1 + 1?")])[0].text_content
+    'Question: 1 + 1?\\n\\nAnswer: '
+    """
+
+    def __init__(self, template: Mapping[Role, tuple[str, str]]) -> None:
+        self.template: dict[Role, tuple[str, str]] = {}
+        for role, around in template.items():
+            if role not in ROLES:
+                near = did_you_mean(role, ROLES)
+                raise ConfigError(f"The prompt template has the role {role!r}. A role is one of {listed(ROLES)}.{near}")
+            # A YAML file gives lists where Python gives tuples.
+            texts = tuple(around) if isinstance(around, Sequence) and not isinstance(around, str) else ()
+            if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+                raise ConfigError(
+                    f"The prompt template has {around!r} for {role!r}; it must be two strings, the text before and the "
+                    "text after."
+                )
+            self.template[role] = cast(tuple[str, str], texts)
+
+    def __call__(self, messages: list[Message], inference: bool = False) -> list[Message]:
+        """New messages with the texts around them; the given ones stay as they are.
+
+        Args:
+            messages: a conversation.
+            inference: changes nothing here; templates that close the conversation differently use it.
+        """
+        return [self._around(message) for message in messages]
+
+    def _around(self, message: Message) -> Message:
+        before, after = self.template.get(message.role, ("", ""))
+        content = [*_text(before), *message.content, *_text(after)]
+        return Message(message.role, content, masked=message.masked, ipython=message.ipython, eot=message.eot)
+
+
+def _text(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "content": text}] if text else []
+
+
+def prompt_template(
+    template: PromptTemplateInterface | Mapping[Role, tuple[str, str]] | None,
+) -> PromptTemplateInterface | None:
+    """The template as something to call: a table becomes a PromptTemplate, the rest stays as it is.
+
+    Raises:
+        ConfigError: it is neither a table, nor a template, nor None.
+    """
+    if template is None:
+        return None
+    if isinstance(template, Mapping):
+        return PromptTemplate(template)
+    if isinstance(template, type) or not callable(template):
+        raise ConfigError(
+            f"prompt_template={template!r} must be a template object, or a table like {{'user': ('Question: ', '')}}. "
+            "In a YAML file, name a template's class under _component_."
+        )
+    return template
