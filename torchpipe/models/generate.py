@@ -1,0 +1,71 @@
+"""Text from a model, one token at a time."""
+
+from collections.abc import Collection, Sequence
+
+import torch
+
+from torchpipe.errors import ConfigError, DataError
+from torchpipe.modules import TransformerDecoder
+
+
+def generate(
+    model: TransformerDecoder,
+    prompt_tokens: Sequence[int],
+    *,
+    max_new_tokens: int,
+    stop_token_ids: Collection[int] = (),
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> list[int]:
+    """The ids that follow the prompt, without the prompt; a stop token, when one comes, is the last of them.
+
+    Every step reads the whole sequence again, which suits small models and short replies. The model runs in eval mode
+    without gradients, and is left as it was found.
+
+    Args:
+        model: returns logits, or can (``skip_output_layer`` is set aside meanwhile).
+        prompt_tokens: at least one id.
+        max_new_tokens: the most ids to add; fewer when a stop token comes or the context of ``max_seq_len`` is full.
+        stop_token_ids: ids that end the reply.
+        temperature: 0 takes the likeliest token; above 0, logits are divided by it and a token is drawn.
+        seed: makes the draws repeatable; None draws from torch's global generator.
+
+    Raises:
+        DataError: the prompt is empty, or leaves no room in the model's context.
+        ConfigError: ``temperature`` is negative.
+    """
+    if temperature < 0:
+        raise ConfigError(f"temperature is {temperature}. Give 0 for the likeliest token, or a positive number.")
+    if not 0 < len(prompt_tokens) < model.max_seq_len:
+        raise DataError(
+            f"The prompt has {len(prompt_tokens)} tokens, and the model's max_seq_len is {model.max_seq_len}. "
+            f"Give between 1 and {model.max_seq_len - 1} tokens."
+        )
+    device = next(model.parameters()).device
+    generator = None if seed is None else torch.Generator(device).manual_seed(seed)
+    was_training = [(module, module.training) for module in model.modules()]
+    skipped_output_layer = model.skip_output_layer
+    tokens = list(prompt_tokens)
+    last = min(len(tokens) + max_new_tokens, model.max_seq_len)
+    model.eval()
+    model.skip_output_layer = False
+    try:
+        with torch.no_grad():
+            while len(tokens) < last:
+                logits = model(torch.tensor([tokens], device=device))[0, -1].float()
+                tokens.append(_next_token(logits, temperature, generator))
+                if tokens[-1] in stop_token_ids:
+                    break
+    finally:
+        model.skip_output_layer = skipped_output_layer
+        for module, training in was_training:
+            module.training = training
+    return tokens[len(prompt_tokens) :]
+
+
+def _next_token(logits: torch.Tensor, temperature: float, generator: torch.Generator | None) -> int:
+    """An id chosen by logits [v]."""
+    if temperature == 0:
+        return int(logits.argmax())
+    weights = torch.softmax(logits / temperature, dim=-1)
+    return int(torch.multinomial(weights, num_samples=1, generator=generator))
