@@ -19,6 +19,7 @@ class SampleCounts:
         truncated_rows: samples that were cut to max_seq_len; truncated_tokens: tokens cut from them.
         dropped_rows: samples read and then left out (max_packs).
         longest: tokens in the longest sample.
+        largest_token_id: which the model's vocabulary has to hold.
     """
 
     rows: int = 0
@@ -29,6 +30,7 @@ class SampleCounts:
     truncated_tokens: int = 0
     dropped_rows: int = 0
     longest: int = 0
+    largest_token_id: int = -1
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Counts one sample."""
@@ -42,6 +44,7 @@ class SampleCounts:
         self.truncated_rows += cut > 0
         self.truncated_tokens += cut
         self.longest = max(self.longest, len(labels))
+        self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
 
     def describe(self) -> str:
         """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason."""

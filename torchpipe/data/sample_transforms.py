@@ -23,11 +23,11 @@ class SFTTransform:
         ConfigError: both are None.
     """
 
-    def __init__(
-        self, message_transform: Transform | None = None, model_transform: Transform | None = None
-    ) -> None:
+    def __init__(self, message_transform: Transform | None = None, model_transform: Transform | None = None) -> None:
         if message_transform is None and model_transform is None:
-            raise ConfigError("SFTTransform was given neither a message_transform nor a model_transform: give at least one.")
+            raise ConfigError(
+                "SFTTransform was given neither a message_transform nor a model_transform: give at least one."
+            )
         self._message_transform = message_transform
         self._model_transform = model_transform
 

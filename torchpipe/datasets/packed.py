@@ -67,13 +67,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             if max_packs is not None and len(packs) >= max_packs:
                 break
             sample = ds[index]
-            tokens, labels = sample["tokens"], sample["labels"]
+            tokens, labels = _as_list(sample["tokens"]), _as_list(sample["labels"])
             if len(tokens) != len(labels):
                 raise DataError(f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
             try:
                 packs += planner.push(index, len(tokens))
             except DataError as error:
-                raise located(error, f"Row {index}") from None
+                raise located(error, getattr(ds, "name", type(ds).__name__)) from None
             self._tokens.extend(tokens)
             self._labels.extend(labels)
             self._offsets.append(len(self._tokens))
@@ -98,3 +98,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         first = self._offsets[span.sample]
         rows = slice(first + span.start, first + span.stop)
         return np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
+
+
+def _as_list(values: Any) -> list[int]:
+    return values.tolist() if hasattr(values, "tolist") else values

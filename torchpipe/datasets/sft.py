@@ -26,6 +26,10 @@ class SFTDataset(Dataset[dict[str, Any]]):
     Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
     An error in a row names the row and its file.
 
+    Attributes:
+        name: what errors call the source.
+        num_filtered: rows that ``filter_fn`` left out.
+
     Raises:
         SourceError: nothing is there, or no row is left.
         ConfigError: an option does not fit the source.
@@ -42,12 +46,12 @@ class SFTDataset(Dataset[dict[str, Any]]):
         **load_dataset_kwargs: Any,
     ) -> None:
         self._transform = SFTTransform(message_transform, model_transform)
-        self._name = describe_source(source, load_dataset_kwargs)
+        self.name = describe_source(source, load_dataset_kwargs)
         rows = load_rows(source, **load_dataset_kwargs)
         self._rows = rows
         if filter_fn is not None:
-            self._rows = _filtered(rows, filter_fn, filter_kwargs or {}, self._name)
-            self._name += ", counted after filter_fn"
+            self._rows = _filtered(rows, filter_fn, filter_kwargs or {}, self.name)
+            self.name += ", counted after filter_fn"
         elif filter_kwargs:
             raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")
         self.num_filtered = len(rows) - len(self._rows)
@@ -58,12 +62,12 @@ class SFTDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = int(index)
         if not -len(self) <= index < len(self):
-            raise IndexError(f"Row {index} was asked for, and {self._name} has {len(self)} rows.")
+            raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
         index %= len(self)
         try:
             return self._transform(self._rows[index])
         except Exception as error:
-            raise located(error, f"Row {index} of {self._name}") from error.__cause__
+            raise located(error, f"Row {index} of {self.name}") from error.__cause__
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))

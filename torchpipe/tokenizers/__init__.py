@@ -4,7 +4,7 @@ from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
 from torchpipe.tokenizers.families import LLAMA3
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
-from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
+from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, open_backend, read_special_tokens
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 __all__ = [
@@ -16,4 +16,6 @@ __all__ = [
     "HuggingFaceBackend",
     "Slot",
     "TikTokenBackend",
+    "open_backend",
+    "read_special_tokens",
 ]

@@ -1,15 +1,19 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchpipe.data.messages import Message
 from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.sequences import truncate
-from torchpipe.errors import ColumnError, ConfigError, TokenizerError
+from torchpipe.errors import ColumnError, ConfigError, SourceError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
+from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 
 class ChatFormatTokenizer:
@@ -151,6 +155,40 @@ class ChatFormatTokenizer:
             truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
             truncate(mask, self.max_seq_len, eos_mask, self.truncation_type),
         )
+
+
+def open_backend(path: str | Path, chat_format: ChatFormat) -> Backend:
+    """The back end for a tokenizer file, told by its first character: JSON opens a ``tokenizer.json``, else ranks.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: the file is of neither form.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(64).lstrip()
+    except OSError as error:
+        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Check tokenizer.path.") from error
+    return HuggingFaceBackend(path) if start.startswith(b"{") else TikTokenBackend(path, chat_format.pattern)
+
+
+def read_special_tokens(path: str | Path) -> dict[str, int]:
+    """Control tokens by text, from the ``added_tokens`` of a ``tokenizer.json`` or a file with that list alone.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: it has no ``added_tokens`` with ``content`` and ``id``.
+    """
+    try:
+        tokens = json.loads(Path(path).read_text(encoding="utf-8"))["added_tokens"]
+        return {token["content"]: int(token["id"]) for token in tokens}
+    except OSError as error:
+        raise SourceError(f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TokenizerError(
+            f"{path} has no list `added_tokens` of objects with `content` and `id` ({type(error).__name__}: {error}). "
+            "Give a Hugging Face tokenizer.json."
+        ) from error
 
 
 def _control_ids(backend: Backend, chat_format: ChatFormat, given: Mapping[str, int] | None) -> dict[str, int]:

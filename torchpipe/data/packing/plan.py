@@ -87,7 +87,7 @@ class NextFit:
         """Adds a sample; returns the pack that it closed, if it did."""
         if num_tokens > self._capacity:
             raise DataError(
-                f"Sample {sample} has {num_tokens} tokens and a pack holds {self._capacity}. Raise max_seq_len, set "
+                f"Sample {sample}: {num_tokens} tokens do not fit a pack of {self._capacity}. Raise max_seq_len, set "
                 "split_across_pack=True, or give the tokenizer a max_seq_len that cuts samples."
             )
         closed = self.flush() if self._num_tokens + num_tokens > self._capacity else []

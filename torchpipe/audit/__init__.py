@@ -1,0 +1,5 @@
+"""What will be trained on, shown."""
+
+from torchpipe.audit.preview import preview
+
+__all__ = ["preview"]

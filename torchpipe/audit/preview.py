@@ -1,0 +1,34 @@
+"""A sample as text, with what is trained marked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from torchpipe.constants import IGNORE_INDEX
+
+
+def preview(sample: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *, max_tokens: int = 400) -> str:
+    """The sample's text in runs of trained and untrained tokens, one line a run.
+
+    What is shown as trained is read from the labels, so it is what the loss will see. Runs are decoded whole, and line
+    breaks are written ``\\n``, so white space is visible. Of a packed sample the first document is shown.
+
+    Args:
+        sample: ``tokens`` and ``labels``; ``seq_lens`` too if packed.
+        decode: ids to text, control tokens included.
+        max_tokens: tokens shown; the rest is counted.
+    """
+    tokens = [int(token) for token in sample["tokens"]]
+    labels = [int(label) for label in sample["labels"]]
+    length = int(sample["seq_lens"][0]) if "seq_lens" in sample else len(tokens)
+    # Token i is trained when it is the target of position i - 1; the first one is nobody's target.
+    trained = [False, *(label != IGNORE_INDEX for label in labels[: length - 1])]
+    shown = min(length, max_tokens)
+    lines: list[str] = []
+    for is_trained, run in groupby(range(shown), key=trained.__getitem__):
+        indices = list(run)
+        text = decode([tokens[i] for i in indices]).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        lines.append(f"{'  trained' if is_trained else 'untrained'} {len(indices):5d} | {text}")
+    if shown < length:
+        lines.append(f"          ... {length - shown} tokens more")
+    return "\n".join(lines)

@@ -1,0 +1,225 @@
+"""One-call data sets for common shapes of rows, and the door for a transform of one's own."""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any, Literal
+
+from torchpipe.data.message_transforms import (
+    AlpacaToMessages,
+    InputOutputToMessages,
+    OpenAIToMessages,
+    ShareGPTToMessages,
+)
+from torchpipe.data.messages import MaskingStrategy, mask_messages
+from torchpipe.data.protocols import Transform
+from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.sft import SFTDataset
+from torchpipe.errors import ConfigError
+from torchpipe.sources import Rows
+
+Strategy = MaskingStrategy | str | None
+
+
+class MaskedMessages:
+    """A message transform whose messages are masked anew by a strategy.
+
+    Args:
+        message_transform: row to ``{"messages": [...]}``; its messages are copied, not changed.
+        masking_strategy: which messages are trained; it replaces the masks that the transform set.
+    """
+
+    def __init__(self, message_transform: Transform, masking_strategy: MaskingStrategy | str) -> None:
+        self._message_transform = message_transform
+        self._masking_strategy = masking_strategy
+        mask_messages([], masking_strategy)  # an unknown strategy is refused here
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The transform's row with re-masked messages."""
+        row = dict(self._message_transform(sample))
+        if "messages" in row:
+            row["messages"] = [copy(message) for message in row["messages"]]
+            mask_messages(row["messages"], self._masking_strategy)
+        return row
+
+
+def sft_dataset(
+    tokenizer: Any,
+    *,
+    source: str | Rows,
+    message_transform: Transform,
+    filter_fn: Callable[..., bool] | None = None,
+    packed: bool = False,
+    split_across_pack: bool = False,
+    masking_strategy: Strategy = None,
+    **load_dataset_kwargs: Any,
+) -> SFTDataset | PackedDataset:
+    """A data set whose rows a transform of one's own turns into messages.
+
+    Args:
+        tokenizer: the model transform.
+        source: a name for ``load_dataset``, or an object with ``__len__`` and ``__getitem__``.
+        message_transform: row to ``{"messages": [...]}``.
+        filter_fn: keeps the rows for which it is true.
+        packed: True packs samples into rows of the tokenizer's max_seq_len.
+        split_across_pack: packed only: whether a sample may go on in the next row.
+        masking_strategy: None keeps the masks that the transform set; otherwise it is applied after the transform.
+        load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
+
+    Raises:
+        ConfigError: ``packed`` without a max_seq_len on the tokenizer, or an option that does not fit.
+    """
+    if packed and tokenizer.max_seq_len is None:
+        raise ConfigError(
+            "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer (tokenizer.max_seq_len=...)."
+        )
+    if split_across_pack and not packed:
+        raise ConfigError("split_across_pack=True has no effect without packed=True. Set both or neither.")
+    if isinstance(source, str):
+        load_dataset_kwargs.setdefault("split", "train")
+    if masking_strategy is not None:
+        message_transform = MaskedMessages(message_transform, masking_strategy)
+    dataset = SFTDataset(
+        source=source,
+        message_transform=message_transform,
+        model_transform=tokenizer,
+        filter_fn=filter_fn,
+        **load_dataset_kwargs,
+    )
+    if not packed:
+        return dataset
+    return PackedDataset(
+        dataset,
+        max_seq_len=tokenizer.max_seq_len,
+        padding_idx=getattr(tokenizer, "pad_id", 0),
+        split_across_pack=split_across_pack,
+    )
+
+
+def chat_dataset(
+    tokenizer: Any,
+    *,
+    source: str | Rows,
+    conversation_column: str,
+    conversation_style: Literal["sharegpt", "openai"],
+    train_on_input: bool | None = None,
+    new_system_prompt: str | None = None,
+    packed: bool = False,
+    filter_fn: Callable[..., bool] | None = None,
+    split: str = "train",
+    masking_strategy: Strategy = None,
+    split_across_pack: bool = False,
+    **load_dataset_kwargs: Any,
+) -> SFTDataset | PackedDataset:
+    """Conversations: one column holds a list of turns.
+
+    Args:
+        conversation_column: the column's name.
+        conversation_style: ``"sharegpt"``: turns ``{"from", "value"}``; ``"openai"``: turns ``{"role", "content"}``.
+        train_on_input: deprecated; True trains on all messages, False on the assistant's. Use ``masking_strategy``.
+        new_system_prompt: replaces the rows' system messages.
+        masking_strategy: None trains on the assistant's messages.
+
+    The other arguments are those of :func:`sft_dataset`.
+
+    Raises:
+        ConfigError: the style is unknown, or an option does not fit.
+    """
+    styles = {
+        "sharegpt": (ShareGPTToMessages, "conversations"),
+        "openai": (OpenAIToMessages, "messages"),
+    }
+    if conversation_style not in styles:
+        raise ConfigError(f"Unsupported conversation style: {conversation_style!r}. There are {', '.join(map(repr, styles))}.")
+    transform_class, key = styles[conversation_style]
+    return sft_dataset(
+        tokenizer,
+        source=source,
+        message_transform=transform_class(
+            train_on_input=train_on_input,
+            column_map={key: conversation_column},
+            new_system_prompt=new_system_prompt,
+            masking_strategy=masking_strategy,
+        ),
+        filter_fn=filter_fn,
+        packed=packed,
+        split_across_pack=split_across_pack,
+        split=split,
+        **load_dataset_kwargs,
+    )
+
+
+def instruct_dataset(
+    tokenizer: Any,
+    *,
+    source: str | Rows,
+    column_map: dict[str, str] | None = None,
+    train_on_input: bool | None = None,
+    new_system_prompt: str | None = None,
+    packed: bool = False,
+    filter_fn: Callable[..., bool] | None = None,
+    split: str = "train",
+    masking_strategy: Strategy = None,
+    split_across_pack: bool = False,
+    **load_dataset_kwargs: Any,
+) -> SFTDataset | PackedDataset:
+    """Prompt and answer: one column each.
+
+    Args:
+        column_map: which columns hold ``input`` and ``output``, as ``{"input": "question", "output": "answer"}``.
+        train_on_input: deprecated; see :func:`chat_dataset`.
+        new_system_prompt: put before every row.
+        masking_strategy: None trains on the answer.
+
+    The other arguments are those of :func:`sft_dataset`.
+    """
+    return sft_dataset(
+        tokenizer,
+        source=source,
+        message_transform=InputOutputToMessages(
+            train_on_input=train_on_input,
+            column_map=column_map,
+            new_system_prompt=new_system_prompt,
+            masking_strategy=masking_strategy,
+        ),
+        filter_fn=filter_fn,
+        packed=packed,
+        split_across_pack=split_across_pack,
+        split=split,
+        **load_dataset_kwargs,
+    )
+
+
+def alpaca_dataset(
+    tokenizer: Any,
+    *,
+    source: str | Rows = "tatsu-lab/alpaca",
+    column_map: dict[str, str] | None = None,
+    train_on_input: bool | None = None,
+    packed: bool = False,
+    filter_fn: Callable[..., bool] | None = None,
+    split: str = "train",
+    masking_strategy: Strategy = None,
+    split_across_pack: bool = False,
+    **load_dataset_kwargs: Any,
+) -> SFTDataset | PackedDataset:
+    """Alpaca's columns ``instruction``, ``input`` and ``output``, in Alpaca's prompt.
+
+    Args:
+        column_map: other names for those columns.
+        train_on_input: deprecated; see :func:`chat_dataset`.
+        masking_strategy: None trains on all messages, the prompt included.
+
+    The other arguments are those of :func:`sft_dataset`.
+    """
+    return sft_dataset(
+        tokenizer,
+        source=source,
+        message_transform=AlpacaToMessages(
+            train_on_input=train_on_input, column_map=column_map, masking_strategy=masking_strategy
+        ),
+        filter_fn=filter_fn,
+        packed=packed,
+        split_across_pack=split_across_pack,
+        split=split,
+        **load_dataset_kwargs,
+    )

@@ -1,0 +1,50 @@
+"""A dataset section of a config to a data set."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig
+
+from torchpipe.config import get_component, instantiate
+from torchpipe.data.ledger import SampleCounts
+from torchpipe._progress import track
+from torchpipe.errors import ConfigError
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def instantiate_dataset(cfg: DictConfig | Mapping[str, Any], tokenizer: Any) -> Any:
+    """The data set that ``cfg._component_`` builds, with the tokenizer handed over.
+
+    It is the first argument where the component's first parameter is positional (builders), and ``model_transform=``
+    otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no tokenizer.
+
+    Raises:
+        ConfigError: ``cfg`` is not a single section with a ``_component_``.
+    """
+    if not isinstance(cfg, DictConfig | Mapping) or "_component_" not in cfg:
+        raise ConfigError(
+            f"A dataset section has to be one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is "
+            f"{type(cfg).__name__}."
+        )
+    parameters = list(inspect.signature(get_component(cfg["_component_"])).parameters.values())
+    if not parameters or parameters[0].kind not in _POSITIONAL:
+        return instantiate(cfg, model_transform=tokenizer)
+    if parameters[0].name in cfg:
+        return instantiate(cfg)
+    return instantiate(cfg, tokenizer)
+
+
+def count_samples(dataset: Any) -> SampleCounts:
+    """What became of a data set's rows: every row is read once, so that a bad one is found here.
+
+    A packed data set has counted while it packed.
+    """
+    counts = getattr(dataset, "counts", None)
+    if isinstance(counts, SampleCounts):
+        return counts
+    counts = SampleCounts()
+    for index in track(range(len(dataset)), "Checking rows"):
+        counts.add(dataset[index])
+    return counts

@@ -1,0 +1,74 @@
+"""From a data set to the batches of an epoch, in an order that a run can be resumed in."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from torchpipe._seeds import derive, hashed_permutation
+from torchpipe.constants import IGNORE_INDEX
+
+
+def epoch_order(num_rows: int, *, seed: int, epoch: int, shuffle: bool) -> list[int]:
+    """The order in which an epoch reads rows: a pure function of its arguments.
+
+    >>> epoch_order(4, seed=0, epoch=1, shuffle=False)
+    [0, 1, 2, 3]
+    """
+    if not shuffle:
+        return list(range(num_rows))
+    return hashed_permutation(num_rows, derive(seed, "shuffle", epoch)).tolist()
+
+
+def step_batches(
+    dataset: Dataset[Any],
+    order: Sequence[int],
+    *,
+    batch_size: int,
+    gradient_accumulation_steps: int,
+    start_step: int,
+    collate_fn: Callable[[list[Any]], Mapping[str, Any]],
+    num_workers: int,
+) -> Iterator[list[Mapping[str, Any]]]:
+    """The micro-batches of each optimizer step of an epoch, from step ``start_step`` on.
+
+    Every row of ``order`` is read once; the last micro-batch and the last step may be smaller than the others.
+    """
+    rows = order[start_step * gradient_accumulation_steps * batch_size :]
+    loader = DataLoader(
+        dataset,
+        batch_size=batch_size,
+        sampler=rows,
+        collate_fn=collate_fn,
+        num_workers=num_workers,
+        # A generator of its own: the loader draws a base seed, and must not move the global stream on a resume.
+        generator=torch.Generator().manual_seed(0),
+    )
+    step: list[Mapping[str, Any]] = []
+    for batch in loader:
+        step.append(batch)
+        if len(step) == gradient_accumulation_steps:
+            yield step
+            step = []
+    if step:
+        yield step
+
+
+def with_padding(collate_fn: Callable[..., Any], padding_idx: int) -> Callable[[list[Any]], Any]:
+    """The collater with ``padding_idx`` and ``ignore_idx`` given, where it takes them."""
+    parameters = inspect.signature(collate_fn).parameters
+    known = {"padding_idx": padding_idx, "ignore_idx": IGNORE_INDEX}
+    return partial(collate_fn, **{name: value for name, value in known.items() if name in parameters})
+
+
+def to_device(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The batch with everything that has a ``to`` moved to ``device``."""
+    return {key: value.to(device) if hasattr(value, "to") else value for key, value in batch.items()}
+
+
+def num_trained(batch: Mapping[str, Any]) -> int:
+    """How many positions of a batch are trained on."""
+    return int((batch["labels"] != IGNORE_INDEX).sum())

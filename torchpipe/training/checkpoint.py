@@ -1,0 +1,99 @@
+"""Checkpoints: a folder a step, complete or not there at all.
+
+``step_00000120/`` holds ``model.safetensors``, ``optimizer.pt`` (optimizer and random-number state, tensors only) and
+``state.json`` (where the run stands, and what it depends on).
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchpipe.errors import CheckpointError
+from torchpipe.modules.weights import load_weights, save_weights
+
+FORMAT_VERSION = 1
+_STEP_FOLDER = re.compile(r"step_(\d{8})")
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints under ``folder``, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(entry for entry in folder.iterdir() if _STEP_FOLDER.fullmatch(entry.name) and entry.is_dir())
+
+
+def save_checkpoint(
+    folder: Path,
+    *,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: Mapping[str, Any],
+    keep_last: int,
+) -> Path:
+    """Writes the checkpoint of a step and returns its folder; all but the ``keep_last`` newest are then removed.
+
+    It is written beside its place and renamed, so that a stop at any moment leaves the earlier ones whole.
+
+    Args:
+        state: JSON values: where the run stands and what it depends on; ``load_checkpoint`` compares the latter.
+    """
+    target = folder / f"step_{step:08d}"
+    partial = folder / f".partial_{step:08d}_{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_weights(model, partial / "model.safetensors")
+    torch.save({"optimizer": optimizer.state_dict(), "torch_rng": torch.get_rng_state()}, partial / "optimizer.pt")
+    record = {"version": FORMAT_VERSION, "step": step, **state}
+    (partial / "state.json").write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
+    for file in partial.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+    if target.exists():
+        shutil.rmtree(target)
+    partial.rename(target)
+    for old in checkpoints(folder)[: -max(1, keep_last)]:
+        shutil.rmtree(old)
+    for leftover in folder.glob(".partial_*"):
+        shutil.rmtree(leftover)
+    return target
+
+
+def load_checkpoint(
+    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, depends_on: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Puts model, optimizer and torch's random state back, and returns the checkpoint's state.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged, or was made by a run that differs in ``depends_on``; every field
+            that differs is named with both values.
+    """
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        saved = torch.load(folder / "optimizer.pt", weights_only=True)
+    except Exception as error:
+        raise CheckpointError(f"The checkpoint {folder} can't be read: {error}. Remove it to go on from an earlier one.") from error
+    if state.get("version") != FORMAT_VERSION:
+        raise CheckpointError(f"The checkpoint {folder} has format {state.get('version')}; this version reads {FORMAT_VERSION}.")
+    before = state["depends_on"]
+    changed = [
+        f"{key} was {before.get(key)!r} and is {depends_on.get(key)!r}"
+        for key in sorted({*before, *depends_on})
+        if before.get(key) != depends_on.get(key)
+    ]
+    if changed:
+        raise CheckpointError(
+            f"The checkpoint {folder} belongs to a run with other batches: {'; '.join(changed)}. "
+            "Put these back to resume, or start anew in another output_dir."
+        )
+    load_weights(model, folder / "model.safetensors")
+    optimizer.load_state_dict(saved["optimizer"])
+    torch.set_rng_state(saved["torch_rng"])
+    return state
