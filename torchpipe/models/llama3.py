@@ -1,9 +1,16 @@
-"""Llama 3: model sizes."""
+"""Llama 3: model sizes and the tokenizer."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
+from torchpipe._dotpath import resolve
+from torchpipe.data.messages import Role
+from torchpipe.data.prompt_templates import PromptTemplateInterface, prompt_template as as_prompt_template
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
+from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, open_backend, read_special_tokens
+from torchpipe.tokenizers.render import MaskPolicy
 
 # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/config.json
 LLAMA3_8B = DecoderConfig(
@@ -36,3 +43,40 @@ llama3_8b = partial(build_decoder, LLAMA3_8B)
 
 llama3_70b = partial(build_decoder, LLAMA3_70B)
 """Builds Llama 3 70B with fresh weights."""
+
+
+def llama3_tokenizer(
+    path: str,
+    special_tokens_path: str | None = None,
+    max_seq_len: int | None = None,
+    prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+    truncation_type: Literal["left", "right"] = "right",
+    *,
+    mask_policy: MaskPolicy = "message",
+) -> ChatFormatTokenizer:
+    """The tokenizer of Llama 3, 3.1, 3.2 and 3.3.
+
+    Args:
+        path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
+        special_tokens_path: a ``tokenizer.json`` whose added tokens give the control tokens' ids; None takes those of
+            ``path``, or numbers them from the end of the ranks as Llama 3 does.
+        max_seq_len: the most tokens a sample may have; None: no limit.
+        prompt_template: a dotted name to call, a table of role to (before, after), or a template.
+        truncation_type: the side that is cut.
+        mask_policy: ``"message"``: every token of a trained message is trained, header included; ``"sampled"``: only
+            what the model itself would write.
+
+    Raises:
+        SourceError: a file is missing.
+        TokenizerError: a file is not of this family.
+    """
+    template = resolve(prompt_template)() if isinstance(prompt_template, str) else prompt_template
+    return ChatFormatTokenizer(
+        open_backend(path, LLAMA3),
+        LLAMA3,
+        special_tokens=read_special_tokens(special_tokens_path) if special_tokens_path else None,
+        max_seq_len=max_seq_len,
+        prompt_template=as_prompt_template(template),
+        truncation_type=truncation_type,
+        mask_policy=mask_policy,
+    )

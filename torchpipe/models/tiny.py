@@ -1,10 +1,15 @@
 """A Llama 3 small enough to train from scratch on a laptop's CPU in about a minute."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import torchpipe
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
+from torchpipe.models.llama3 import llama3_tokenizer
 from torchpipe.modules import TransformerDecoder
+from torchpipe.tokenizers import ChatFormatTokenizer
+from torchpipe.tokenizers.render import MaskPolicy
 
 # No published model has these sizes. They are for tests, examples and debugging a data set end to end.
 TINY_LLAMA3 = DecoderConfig(
@@ -66,3 +71,17 @@ def tiny_llama3(
             tied_embeddings=tied_embeddings,
         )
     )
+
+
+def tiny_tokenizer(max_seq_len: int | None = None, *, mask_policy: MaskPolicy = "message") -> ChatFormatTokenizer:
+    """Llama 3's tokenizer over the vocabulary of 2,048 tokens that ships with the package.
+
+    It was trained on the embedded sample chats; other text takes more tokens than with a published tokenizer.
+
+    Args:
+        max_seq_len: the most tokens a sample may have; None: no limit.
+        mask_policy: which tokens of a trained message are trained; see
+            :func:`~torchpipe.models.llama3.llama3_tokenizer`.
+    """
+    path = Path(torchpipe.__path__[0], "assets", "tiny_llama3", "tokenizer.model")
+    return llama3_tokenizer(str(path), max_seq_len=max_seq_len, mask_policy=mask_policy)

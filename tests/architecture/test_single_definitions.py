@@ -1,0 +1,46 @@
+"""Padding, shuffling and packing each live in one place; a second copy is where bugs start."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+# What to look for in the source text, and the only files that may hold it.
+HOMES: dict[str, tuple[set[str], set[str]]] = {
+    "shuffling": ({"randperm", "RandomSampler", "shuffle", "permutation"}, {"torchpipe/_seeds.py", "torchpipe/training/batches.py"}),
+    "padding": ({"pad_sequence", "left_pad_sequence"}, {"torchpipe/data/padding.py", "torchpipe/data/collate/text.py"}),
+    "label shift": ({"roll"}, set()),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(HOMES))
+def test_a_kind_of_work_is_done_in_its_home_only(repository: Path, kind: str) -> None:
+    names, homes = HOMES[kind]
+    wrong = []
+    for file in sorted((repository / "torchpipe").rglob("*.py")):
+        where = file.relative_to(repository).as_posix()
+        if where in homes:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+            if name in names:
+                wrong.append(f"{where}:{node.lineno} calls {name}")
+    assert wrong == []
+
+
+def test_the_ignore_index_is_written_once(repository: Path) -> None:
+    """-100 as a default of torchtune's signatures is allowed; as a value in code it is not."""
+    wrong = []
+    for file in sorted((repository / "torchpipe").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant) and node.operand.value == 100:
+                wrong.append(f"{file.relative_to(repository).as_posix()}:{node.lineno}")
+    assert [place for place in wrong if not place.startswith("torchpipe/constants.py")] == []
+
+
+def test_no_file_is_longer_than_the_house_style_allows(repository: Path) -> None:
+    files = [file for folder in ("torchpipe", "recipes", "benchmarks") for file in (repository / folder).rglob("*.py")]
+    long = {file.name: n for file in files if (n := len(file.read_text(encoding="utf-8").splitlines())) > 350}
+    assert long == {}
