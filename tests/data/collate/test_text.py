@@ -1,0 +1,201 @@
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchpipe.data import padded_collate, padded_collate_sft
+from torchpipe.errors import ColumnError, ConfigError, DataError
+
+
+def sample(tokens: list[int], labels: list[int] | None = None, **more: Any) -> dict[str, Any]:
+    return {"tokens": tokens, "labels": tokens if labels is None else labels, **more}
+
+
+# --- padded_collate_sft --------------------------------------------------------------------------------------------
+
+
+def test_tokens_and_labels_are_padded_on_the_right_with_their_own_values():
+    out = padded_collate_sft([sample([1, 2, 3], [4, 5, 6]), sample([7], [10])], padding_idx=9)
+    assert list(out) == ["tokens", "labels"]
+    assert out["tokens"].tolist() == [[1, 2, 3], [7, 9, 9]]
+    assert out["labels"].tolist() == [[4, 5, 6], [10, -100, -100]]
+    assert out["tokens"].dtype == out["labels"].dtype == torch.int64
+
+
+def test_arguments_can_be_given_by_position_as_in_torchtune():
+    out = padded_collate_sft([sample([1, 2]), sample([3])], 8, -1, 4)
+    assert out["tokens"].tolist() == [[1, 2, 8, 8], [3, 8, 8, 8]]
+    assert out["labels"].tolist() == [[1, 2, -1, -1], [3, -1, -1, -1]]
+
+
+def test_a_width_that_is_a_multiple_already_gets_no_extra_block():
+    assert padded_collate_sft([sample([1, 2, 3, 4])], pad_to_multiple_of=4)["tokens"].shape == (1, 4)
+
+
+def test_tokens_and_labels_of_different_lengths_end_up_equally_wide():
+    out = padded_collate_sft([sample([1, 2, 3, 4, 5], [1, 2, 3])], pad_to_multiple_of=4)
+    assert out["tokens"].shape == out["labels"].shape == (1, 8)
+
+
+def test_context_parallelism_adds_positions():
+    out = padded_collate_sft([sample([1, 2, 3]), sample([4])], cp_degree=2)
+    assert out["input_pos"].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert out["input_pos"].dtype == torch.int64
+    assert "input_pos" not in padded_collate_sft([sample([1])])
+
+
+def test_the_mask_and_other_keys_are_left_out():
+    assert set(padded_collate_sft([sample([1], mask=[True], id="x")])) == {"tokens", "labels"}
+
+
+def test_arrays_and_tensors_give_the_same_as_lists():
+    lists = [sample([1, 2, 3]), sample([4])]
+    expected = padded_collate_sft(lists)
+    for make in (
+        np.array,
+        torch.tensor,
+        lambda row: np.array(row, dtype=np.uint32),
+        lambda row: torch.tensor(row).int(),
+    ):
+        out = padded_collate_sft([{key: make(row) for key, row in each.items()} for each in lists])
+        assert torch.equal(out["tokens"], expected["tokens"])
+        assert out["labels"].dtype == torch.int64
+
+
+def test_an_empty_batch_is_refused():
+    with pytest.raises(DataError, match="The batch is empty"):
+        padded_collate_sft([])
+
+
+def test_a_missing_key_is_refused_with_the_sample_and_its_keys():
+    with pytest.raises(
+        ColumnError, match=r"Sample 1 of the batch has no 'labels'; it has 'tokens', 'label'.*mean 'label'"
+    ):
+        padded_collate_sft([sample([1]), {"tokens": [1], "label": [1]}])
+
+
+def test_media_are_refused_not_dropped():
+    with pytest.raises(DataError, match="Sample 1 of the batch has media in 'encoder_input'"):
+        padded_collate_sft([sample([1]), sample([1], encoder_input={"images": [torch.ones(1)]})])
+    assert padded_collate_sft([sample([1], encoder_input=None)])["tokens"].tolist() == [[1]]
+
+
+def test_values_that_are_not_integers_are_refused():
+    with pytest.raises(DataError, match="don't fit in one tensor"):
+        padded_collate_sft([sample([1.5])])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DataError, match="must be a list, an array or a tensor"):
+        padded_collate_sft([sample(3, 4)])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("pad_to_multiple_of", "1 or more"), ("cp_degree", "cp_degree=0 must be")]
+)
+def test_a_degree_or_multiple_below_one_is_refused(name: str, sentence: str):
+    with pytest.raises(ConfigError, match=sentence):
+        padded_collate_sft([sample([1])], **{name: 0})  # pyright: ignore[reportArgumentType]
+
+
+def test_stacking_on_a_new_dim_warns_that_it_does_nothing():
+    with pytest.warns(UserWarning, match="stack_on_new_dim=True has no effect"):
+        padded_collate_sft([sample([1])], stack_on_new_dim=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        padded_collate_sft([sample([1])], stack_on_new_dim=False)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 9999), max_size=12), st.lists(st.integers(-100, 9999), max_size=12)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 8),
+)
+def test_every_token_and_label_is_there_once_and_the_samples_are_unchanged(rows: list, multiple: int):
+    batch = [sample(tokens, labels) for tokens, labels in rows]
+    before = copy.deepcopy(batch)
+    out = padded_collate_sft(batch, padding_idx=-1, ignore_idx=-200, pad_to_multiple_of=multiple)
+    assert batch == before
+    assert out["tokens"].shape == out["labels"].shape
+    assert out["tokens"].shape[1] % multiple == 0
+    longest = max(len(row) for pair in rows for row in pair)
+    assert out["tokens"].shape[1] - longest < multiple
+    for (tokens, labels), padded_tokens, padded_labels in zip(
+        rows, out["tokens"].tolist(), out["labels"].tolist(), strict=True
+    ):
+        assert padded_tokens == tokens + [-1] * (len(padded_tokens) - len(tokens))
+        assert padded_labels == labels + [-200] * (len(padded_labels) - len(labels))
+
+
+# --- padded_collate ------------------------------------------------------------------------------------------------
+
+
+def test_the_named_keys_are_padded_and_the_others_stacked():
+    batch = [{"tokens": [1, 2, 3], "id": 5, "pair": [1, 2]}, {"tokens": [4], "id": 6, "pair": [3, 4]}]
+    out = padded_collate(batch, pad_direction="left", keys_to_pad=["tokens"], padding_idx=-10)
+    assert out["tokens"].tolist() == [[1, 2, 3], [-10, -10, 4]]
+    assert out["id"].tolist() == [5, 6]
+    assert out["pair"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_each_key_can_have_its_own_padding_and_has_its_own_width():
+    batch = [{"a": [1, 2], "b": [1]}, {"a": [3], "b": [2]}]
+    out = padded_collate(batch, pad_direction="right", keys_to_pad=["a", "b"], padding_idx={"a": 8, "b": 9})
+    assert out["a"].tolist() == [[1, 2], [3, 8]]
+    assert out["b"].tolist() == [[1], [2]]
+
+
+def test_the_width_is_a_multiple_and_an_exact_one_stays():
+    def widths(*lengths: int) -> tuple[int, ...]:
+        batch = [{"a": [1] * length} for length in lengths]
+        collated = padded_collate(batch, pad_direction="right", keys_to_pad=["a"], padding_idx=0, pad_to_multiple_of=4)
+        return tuple(collated["a"].shape)
+
+    assert widths(4, 1) == (2, 4)
+    assert widths(5, 1) == (2, 8)
+
+
+def test_booleans_stay_booleans():
+    out = padded_collate([{"mask": [True]}, {"mask": []}], pad_direction="right", keys_to_pad=["mask"], padding_idx=1)
+    assert out["mask"].tolist() == [[True], [True]]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"pad_direction": "rigth"}, ConfigError, "pad_direction 'rigth'.*Did you mean 'right'"),
+        ({"pad_direction": "left", "pad_to_multiple_of": 2}, ConfigError, "does not go with pad_direction='left'"),
+        ({"keys_to_pad": []}, ConfigError, "must be a list with at least one key"),
+        ({"keys_to_pad": "a"}, ConfigError, "must be a list with at least one key"),
+        ({"padding_idx": {"b": 0}}, ConfigError, "has values for 'b', but keys_to_pad names 'a'"),
+        ({"keys_to_pad": ["c"]}, ColumnError, "Sample 0 of the batch has no 'c'; it has 'a'"),
+        ({"batch": []}, DataError, "The batch is empty"),
+        ({"batch": [{"a": [1]}, {"a": [1], "b": 2}]}, ColumnError, "Sample 0 of the batch has no 'b'"),
+        ({"batch": [{"a": [1], "b": "x"}]}, DataError, "The values of 'b' don't fit in one tensor"),
+        ({"batch": [{"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}]}, DataError, "Add 'b' to keys_to_pad"),
+        ({"batch": [{"a": [1], "encoder_input": {"images": []}}]}, DataError, "has media in 'encoder_input'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(change: dict[str, Any], error: type[Exception], sentence: str):
+    arguments: dict[str, Any] = {
+        "batch": [{"a": [1]}],
+        "pad_direction": "right",
+        "keys_to_pad": ["a"],
+        "padding_idx": 0,
+    }
+    arguments |= change
+    with pytest.raises(error, match=sentence):
+        padded_collate(arguments.pop("batch"), **arguments)
+
+
+def test_padded_collate_leaves_the_samples_as_they_are():
+    batch = [{"a": [1, 2], "encoder_input": None}, {"a": [3], "encoder_input": None}]
+    before = copy.deepcopy(batch)
+    assert set(padded_collate(batch, pad_direction="right", keys_to_pad=["a"], padding_idx=0)) == {"a"}
+    assert batch == before

@@ -1,0 +1,210 @@
+import copy
+import pickle
+
+import pytest
+import torch
+
+from torchpipe.data import Message, validate_messages
+from torchpipe.errors import DataError
+
+
+def turns(*roles: str) -> list[Message]:
+    return [Message(role, f"text of {index}") for index, role in enumerate(roles)]  # pyright: ignore[reportArgumentType]
+
+
+def call() -> Message:
+    return Message("assistant", "get_weather()", ipython=True)
+
+
+# --- one message ---------------------------------------------------------------------------------------------------
+
+
+def test_a_string_becomes_one_text_part_and_the_defaults_are_those_of_torchtune():
+    message = Message("user", "Hello")
+    assert message.content == [{"type": "text", "content": "Hello"}]
+    assert (message.role, message.masked, message.ipython, message.eot) == ("user", False, False, True)
+
+
+def test_all_arguments_can_be_given_by_position():
+    message = Message("assistant", "f()", True, True, False)
+    assert (message.masked, message.ipython, message.eot) == (True, True, False)
+
+
+def test_text_parts_are_joined_with_nothing_between_them():
+    parts = [
+        {"type": "text", "content": "a\n"},
+        {"type": "image", "content": "x.png"},
+        {"type": "text", "content": " b"},
+    ]
+    assert Message("user", parts).text_content == "a\n b"
+
+
+def test_a_message_never_shares_the_callers_list_or_dicts():
+    parts = [{"type": "text", "content": "before"}]
+    message = Message("user", parts)
+    parts[0]["content"] = "after"
+    parts.append({"type": "text", "content": "more"})
+    assert message.content == [{"type": "text", "content": "before"}]
+
+
+def test_an_image_payload_is_kept_as_the_same_object():
+    image = torch.zeros(3, 2, 2)
+    message = Message("user", [{"type": "image", "content": image}, {"type": "text", "content": "What is it?"}])
+    assert message.contains_media
+    assert message.get_media()[0] is image
+    assert not Message("user", "text").contains_media
+    assert Message("user", "text").get_media() == []
+
+
+def test_empty_content_is_allowed():
+    assert Message("assistant", "").text_content == ""
+    assert Message("assistant", []).text_content == ""
+
+
+def test_an_unknown_role_is_refused_with_the_five_names_and_the_nearest():
+    with pytest.raises(
+        DataError, match=r"role 'asistant'.*'system', 'user', 'assistant', 'ipython', 'tool'.*mean 'assistant'"
+    ):
+        Message("asistant", "a")  # pyright: ignore[reportArgumentType]
+
+
+def test_none_content_is_refused_and_never_becomes_the_text_none():
+    with pytest.raises(DataError, match="content of a 'assistant' message is None"):
+        Message("assistant", None)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("content", "held"), [(3, "int"), ({"type": "text"}, "dict"), (("a",), "tuple")])
+def test_content_that_is_neither_text_nor_a_list_is_refused(content: object, held: str):
+    with pytest.raises(DataError, match=f"content of a 'user' message is a {held}; it must be a string or a list"):
+        Message("user", content)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("Hi", "Part 0 of a 'user' message is a str"),
+        ({"content": "Hi"}, "has no 'type', only 'content'"),
+        ({"type": "txt", "content": "Hi"}, "has the type 'txt'.*Did you mean 'text'"),
+        ({"type": "audio", "content": b""}, "one of 'text', 'image'"),
+        ({"type": "text", "content": None}, "its 'content' is a NoneType"),
+        ({"type": "text", "text": "Hi"}, "its 'content' is missing, it has 'type', 'text'"),
+    ],
+)
+def test_a_broken_part_is_refused_with_its_index(part: object, sentence: str):
+    with pytest.raises(DataError, match=sentence):
+        Message("user", [part])  # pyright: ignore[reportArgumentType]
+
+
+def test_ipython_is_for_the_assistant_and_for_text():
+    with pytest.raises(DataError, match="'user' message has ipython=True, but only the assistant makes calls"):
+        Message("user", "f()", ipython=True)
+    with pytest.raises(ValueError, match="has an image in it"):
+        Message("assistant", [{"type": "image", "content": "x.png"}], ipython=True)
+
+
+def test_a_flag_that_is_not_a_boolean_is_refused():
+    assert Message("user", "a", masked=1).masked is True  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DataError, match="masked='false' of a 'user' message is a str"):
+        Message("user", "a", masked="false")  # pyright: ignore[reportArgumentType]
+
+
+def test_from_dict_takes_the_flags_and_ignores_other_keys_and_nulls():
+    row = {"role": "assistant", "content": "f()", "ipython": True, "eot": False, "masked": None, "name": "x"}
+    assert Message.from_dict(row) == Message("assistant", "f()", ipython=True, eot=False)
+
+
+def test_from_dict_names_the_key_that_is_missing():
+    with pytest.raises(DataError, match="Missing: 'content'; the keys are 'role', 'text'"):
+        Message.from_dict({"role": "user", "text": "Hi"})
+
+
+def test_from_dict_refuses_null_content():
+    with pytest.raises(DataError, match="content of a 'assistant' message is None"):
+        Message.from_dict({"role": "assistant", "content": None})
+
+
+def test_the_repr_shows_the_text_and_every_flag():
+    assert repr(Message("user", "Hi", masked=True)) == (
+        "Message(role='user', content='Hi', masked=True, ipython=False, eot=True)"
+    )
+    pictured = Message("user", [{"type": "image", "content": object()}, {"type": "text", "content": "?"}])
+    assert "content=['<image>', '?']" in repr(pictured)
+
+
+def test_messages_are_equal_when_role_parts_and_flags_are():
+    assert Message("user", "a") == Message("user", [{"type": "text", "content": "a"}])
+    assert Message("user", "a") != Message("user", "b")
+    assert Message("user", "a") != Message("tool", "a")
+    assert Message("user", "a") != Message("user", "a", masked=True)
+    assert Message("user", "a") != Message("user", "a", eot=False)
+    assert Message("user", "a") != "a"
+
+
+def test_messages_with_tensors_can_be_compared():
+    image = torch.zeros(3, 2, 2)
+    part = {"type": "image", "content": image}
+    assert Message("user", [part]) == Message("user", [part])
+    assert Message("user", [part]) != Message("user", [{"type": "image", "content": torch.zeros(3, 2, 2)}])
+    assert Message("user", [part]) != Message("user", [{"type": "text", "content": "a"}])
+
+
+def test_a_message_can_be_pickled_and_copied():
+    message = Message("assistant", "f()", masked=True, ipython=True, eot=False)
+    assert pickle.loads(pickle.dumps(message)) == message
+    twin = copy.deepcopy(message)
+    twin.content[0]["content"] = "g()"
+    assert message.text_content == "f()"
+
+
+def test_a_message_has_no_room_for_misspelt_attributes():
+    with pytest.raises(AttributeError):
+        Message("user", "a").maskd = True  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# --- the order of messages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        turns("user", "assistant"),
+        turns("system", "user", "assistant", "user", "assistant"),
+        turns("system", "user"),
+        turns("user", "assistant", "user"),
+        [*turns("user"), call(), *turns("tool", "assistant")],
+        [*turns("user"), call(), *turns("tool", "tool", "assistant")],
+        [*turns("user"), call(), *turns("ipython", "ipython", "user")],
+        [*turns("user"), Message("assistant", "f()", eot=False), *turns("tool", "assistant")],
+        [*turns("user"), call(), *turns("tool"), call(), *turns("tool", "assistant")],
+        [Message("user", ""), Message("assistant", "")],
+    ],
+)
+def test_a_conversation_in_order_passes(messages: list[Message]):
+    validate_messages(messages)
+
+
+@pytest.mark.parametrize(
+    ("messages", "sentence"),
+    [
+        ([], "needs at least 2 messages, this one has 0"),
+        (turns("user"), "needs at least 2 messages, this one has 1"),
+        (turns("assistant", "user"), r"Message 0 \('assistant'\) stands at the start"),
+        (turns("system", "assistant"), r"Message 1 \('assistant'\) stands after a 'system' message"),
+        (turns("user", "assistant", "assistant"), r"Message 2 \('assistant'\).*Add the missing turn"),
+        (turns("user", "user"), r"Message 1 \('user'\).*may not follow each other\. Join them"),
+        (turns("user", "system"), r"Message 1 \('system'\).*may only be the first"),
+        (turns("system", "system", "user"), r"Message 1 \('system'\).*may only be the first"),
+        (turns("user", "assistant", "tool"), r"Message 2 \('tool'\).*Set ipython=True or eot=False on that message"),
+        (turns("user", "tool"), r"Message 1 \('tool'\) stands after a 'user' message"),
+        (turns("system", "ipython"), r"Message 1 \('ipython'\) stands after a 'system' message"),
+        (turns("tool", "assistant"), r"Message 0 \('tool'\) stands at the start"),
+    ],
+)
+def test_a_conversation_out_of_order_is_refused_with_the_index_and_the_role(messages: list[Message], sentence: str):
+    with pytest.raises(DataError, match=sentence):
+        validate_messages(messages)
+
+
+def test_a_dict_among_the_messages_is_refused():
+    with pytest.raises(DataError, match=r"Message 1 is a dict, not a Message.*Message\.from_dict"):
+        validate_messages([Message("user", "a"), {"role": "assistant", "content": "b"}])  # pyright: ignore[reportArgumentType]

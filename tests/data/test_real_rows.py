@@ -1,0 +1,116 @@
+"""The transforms and rules on rows as they are published."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchpipe.data import (
+    AlpacaToMessages,
+    InputOutputToMessages,
+    OpenAIToMessages,
+    ShareGPTToMessages,
+    validate_messages,
+)
+from torchpipe.errors import ColumnError, DataError
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+def outcomes(transform: Any, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Of every row, what refused it, or an empty string."""
+    for row in rows:
+        try:
+            validate_messages(transform(row)["messages"])
+        except DataError as error:
+            yield str(error)
+        else:
+            yield ""
+
+
+def test_gsm8k_rows_keep_their_text(shared_data: Path):
+    transform = InputOutputToMessages(column_map={"input": "question", "output": "answer"})
+    rows = rows_of(shared_data / "gsm8k" / "train.jsonl")
+    assert len(rows) == 7473
+    for row in rows:
+        user, assistant = transform(row)["messages"]
+        assert (user.text_content, user.masked) == (row["question"], True)
+        assert (assistant.text_content, assistant.masked) == (row["answer"], False)
+
+
+def test_placeholders_in_alpaca_rows_are_text(shared_data: Path):
+    rows = rows_of(shared_data / "llamafactory" / "identity.json")
+    assert sum("{{name}}" in row["output"] for row in rows) > 20
+    for row in rows:
+        user, assistant = AlpacaToMessages()(row)["messages"]
+        assert f"### Instruction:\n{row['instruction']}\n\n" in user.text_content
+        assert ("### Input:" in user.text_content) == bool(row["input"])
+        assert assistant.text_content == row["output"]
+
+
+def test_sharegpt_rows_become_conversations_in_order(shared_data: Path):
+    rows = rows_of(shared_data / "sharegpt" / "fastchat_dummy_conversation.json")
+    assert len(rows) == 500
+    assert not any(outcomes(ShareGPTToMessages(), rows))
+    messages = ShareGPTToMessages()(rows[0])["messages"]
+    assert [message.text_content for message in messages] == [turn["value"] for turn in rows[0]["conversations"]]
+
+
+def test_the_chat_without_a_user_turn_is_refused_and_the_others_pass(shared_data: Path):
+    rows = rows_of(shared_data / "messages" / "toy_chat_fine_tuning.jsonl")
+    faults = list(outcomes(OpenAIToMessages(), rows))
+    assert [bool(fault) for fault in faults] == [False, False, False, True, False]
+    assert faults[3].startswith(
+        "Message 1 ('assistant') stands after a 'system' message, but an assistant message answers"
+    )
+
+
+def test_openai_rows_of_a_cookbook_pass(shared_data: Path):
+    rows = rows_of(shared_data / "messages" / "tinker_conversations.jsonl")
+    assert len(rows) == 128
+    assert not any(outcomes(OpenAIToMessages(), rows))
+
+
+def test_agent_traces_with_calls_and_null_content_are_refused_in_sentences(shared_data: Path):
+    rows = rows_of(shared_data / "tau_bench" / "gpt4o_airline_traj_a.jsonl")
+    faults = list(outcomes(OpenAIToMessages(), rows))
+    assert all("makes calls in 'tool_calls', which this transform would lose" in fault for fault in faults)
+    for row in rows:
+        stripped = {"messages": [{**turn, "tool_calls": None} for turn in row["messages"]]}
+        with pytest.raises(DataError, match=r"The content of turn \d+ \('assistant'\) is null, so there is no text"):
+            OpenAIToMessages()(stripped)
+
+
+def test_tool_speakers_of_glaive_are_refused_in_sentences(shared_data: Path):
+    rows = rows_of(shared_data / "llamafactory" / "glaive_toolcall_en_demo.json")
+    faults = list(outcomes(ShareGPTToMessages(), rows))
+    calls = [any(turn["from"] == "function_call" for turn in row["conversations"]) for row in rows]
+    assert [bool(fault) for fault in faults] == calls
+    assert all("is from 'function_call'; the speakers are" in fault for fault in faults if fault)
+
+
+def test_image_rows_are_refused_in_sentences(shared_data: Path):
+    rows = rows_of(shared_data / "xtuner" / "mllm_sft_single_image_example_data.jsonl")
+    faults = list(outcomes(OpenAIToMessages(), rows))
+    assert all("has the type 'image_url', and this transform builds conversations of text" in fault for fault in faults)
+    (row,) = rows_of(shared_data / "torchtune" / "vqa_tiny.json")
+    with pytest.raises(DataError, match="Column 'image' holds an image"):
+        InputOutputToMessages()(row)
+
+
+def test_typed_parts_of_another_vocabulary_are_refused_in_sentences(shared_data: Path):
+    rows = rows_of(shared_data / "llamafactory" / "reason_tool_use_demo.jsonl")
+    assert all("its keys are 'type', 'value'" in fault for fault in outcomes(OpenAIToMessages(), rows))
+
+
+def test_the_wrong_layout_is_named_for_real_rows(shared_data: Path):
+    row = rows_of(shared_data / "messages" / "tinker_conversations.jsonl")[0]
+    with pytest.raises(ColumnError, match="conversation_style: openai"):
+        ShareGPTToMessages(column_map={"conversations": "messages"})(row)
+    with pytest.raises(ColumnError, match=r"has no column 'conversations'; it has 'messages'"):
+        ShareGPTToMessages()(row)
