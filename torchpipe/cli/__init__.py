@@ -1,1 +1,1 @@
-
+"""The ``torchpipe`` command."""

@@ -1,1 +1,10 @@
+"""Configs: YAML files whose ``_component_`` keys name what is built, and the commands that read them."""
 
+from torchpipe.config.configurable import Configurable
+from torchpipe.config.instantiate import instantiate
+from torchpipe.config.log import log_config
+from torchpipe.config.parse import parse
+from torchpipe.config.validate import validate
+from torchpipe.errors import ConfigError, InstantiationError
+
+__all__ = ["ConfigError", "Configurable", "InstantiationError", "instantiate", "log_config", "parse", "validate"]

@@ -1,0 +1,63 @@
+"""``torchpipe``: the first word chooses a command, the rest is the command's."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from torchpipe import __version__
+from torchpipe._sentences import print_error
+from torchpipe._suggest import did_you_mean
+from torchpipe.errors import TorchpipeError
+
+# Command -> (its module, what it does). A module is imported when its command is used.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("torchpipe.cli.run", "run a recipe, on one device or, with torchrun's options, on many"),
+    "ls": ("torchpipe.cli.ls", "list the recipes and configs that come with torchpipe"),
+    "cp": ("torchpipe.cli.cp", "copy a recipe, a config or the sample chats, to change them"),
+    "validate": ("torchpipe.cli.validate", "check a config's components without building them"),
+}
+
+_HELP_WIDTH = max(map(len, COMMANDS))
+
+
+def help_text() -> str:
+    """What ``torchpipe --help`` prints."""
+    lines = ["usage: torchpipe COMMAND ...", "", "From raw conversations to training batches.", "", "commands:"]
+    lines += [f"  {name:<{_HELP_WIDTH}}  {told}" for name, (_, told) in COMMANDS.items()]
+    lines += ["", "torchpipe COMMAND --help tells more about one; torchpipe --version prints the version."]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 for an error in what it was given, 2 for a wrong command line.
+
+    Args:
+        argv: the words after ``torchpipe``; those of the process by default.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"torchpipe {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        print(
+            f"Error: there is no command '{words[0]}'.{did_you_mean(words[0], COMMANDS)} Commands: {known}.",
+            file=sys.stderr,
+        )
+        return 2
+    module = importlib.import_module(COMMANDS[words[0]][0])
+    try:
+        return module.main(words[1:])
+    except TorchpipeError as error:
+        print_error(error)
+        return 1
+    except BrokenPipeError:  # torchpipe ls | head
+        sys.stderr.close()
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

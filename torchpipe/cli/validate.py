@@ -1,0 +1,52 @@
+"""``torchpipe validate``: is every component of a config there, and does it take what it is given."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from torchpipe._sentences import print_error
+from torchpipe._shipped_files import find_config
+from torchpipe.config.load import load_config
+from torchpipe.config.overrides import apply_overrides, check_override
+from torchpipe.config.validate import count_components, validate
+from torchpipe.errors import ConfigError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print OK and return 0, or print every problem and return 1."""
+    parser = argparse.ArgumentParser(
+        prog="torchpipe validate",
+        usage="%(prog)s CONFIG [key=value ...] [~key ...] [--no-import]",
+        description="Check a config's components, nested ones too, without building them.",
+        epilog="Importing a module runs it. For a config that you don't trust yet, use --no-import, and read it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
+    parser.add_argument(
+        "--no-import",
+        action="store_true",
+        help="import nothing: check only how names are spelled, ${...}, and what is refused by its spelling",
+    )
+    options, words = parser.parse_known_args(argv)
+    unknown = [word for word in words if word.startswith("-")]
+    if unknown:
+        parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
+    try:
+        for word in words:
+            check_override(word)
+        file = find_config(options.config)
+    except ConfigError as error:
+        print_error(error)
+        return 2
+    cfg = apply_overrides(load_config(file), words)
+    try:
+        validate(cfg, import_components=not options.no_import)
+    except ConfigError as error:
+        for problem in getattr(error, "errors", [error]):
+            print(problem, file=sys.stderr)
+        return 1
+    checked = (
+        "spelling checked, nothing imported" if options.no_import else "all found, and all take what they are given"
+    )
+    print(f"OK {file}: {count_components(cfg)} components, {checked}")
+    return 0

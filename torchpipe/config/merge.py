@@ -1,0 +1,189 @@
+"""Plain dictionaries from configs, and arguments laid over them.
+
+Everything after this file works on dictionaries and lists: OmegaConf can't hold a tokenizer, a module or a generator
+of parameters, and would copy what it can hold.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from torchpipe.errors import ConfigError, InstantiationError
+
+COMPONENT = "_component_"
+
+_FILE = "_torchpipe_file"
+_DEEPEST = 100
+
+
+def remember_file(cfg: DictConfig, file: str) -> DictConfig:
+    """The config itself, which from now on knows the file it was read from."""
+    vars(cfg)[_FILE] = file
+    return cfg
+
+
+def file_of(cfg: object) -> str | None:
+    """The file that a config, or the config it is a part of, was read from; None where that isn't known."""
+    if not isinstance(cfg, DictConfig | ListConfig):
+        return None
+    return vars(cfg._get_root()).get(_FILE)
+
+
+def key_path_of(cfg: object) -> str:
+    """Where a config stands in the config it is a part of, as ``dataset.source``; empty for a whole one."""
+    return str(cfg._get_full_key(None)) if isinstance(cfg, DictConfig | ListConfig) else ""
+
+
+def join_key(key_path: str, key: object) -> str:
+    """The key path one step further down: ``a.b`` or ``a[0]``.
+
+    >>> join_key("dataset", "source"), join_key("datasets", 0), join_key("", "seed")
+    ('dataset.source', 'datasets[0]', 'seed')
+    """
+    if isinstance(key, int) and not isinstance(key, bool):
+        return f"{key_path}[{key}]"
+    return f"{key_path}.{key}" if key_path else str(key)
+
+
+def located(key_path: str, file: str | None = None) -> str:
+    """The beginning of an error's sentence: file and key path, as far as they are known.
+
+    >>> located("dataset", "a.yaml"), located("dataset"), located("")
+    ('a.yaml: dataset: ', 'dataset: ', '')
+    """
+    return "".join(f"{part}: " for part in (file, key_path) if part)
+
+
+def to_plain(cfg: object, problems: list[ConfigError] | None = None) -> Any:
+    """A config as dictionaries and lists, with every ``${...}`` replaced by its value.
+
+    Args:
+        cfg: a DictConfig, a dict, or a list; a dict may hold any objects, which stay the same objects.
+        problems: what can't be resolved is added here and None in the result; without a list it is raised.
+
+    Raises:
+        InstantiationError: a ``${...}`` can't be resolved, or a value is still ``???``.
+    """
+    file, collected = file_of(cfg), [] if problems is None else problems
+    if isinstance(cfg, Mapping | list) and not isinstance(cfg, DictConfig | ListConfig):
+        cfg, live = _hide_objects(cfg)
+    else:
+        live = {}
+    plain = _resolved(cfg, key_path_of(cfg), file, collected, live, 0)
+    if problems is None and collected:
+        raise collected[0]
+    return plain
+
+
+def _resolved(
+    value: Any, key_path: str, file: str | None, problems: list[ConfigError], live: dict[str, Any], depth: int
+) -> Any:
+    if isinstance(value, str):
+        if value == "???":
+            problems.append(_unresolved(key_path, file, "the value is still '???'. Give it one in the file or as"))
+        return live.get(value, value)
+    if isinstance(value, DictConfig | ListConfig):
+        keys = list(value.keys()) if isinstance(value, DictConfig) else list(range(len(value)))
+        read: Any = value.__getitem__
+    elif isinstance(value, dict):
+        keys, read = list(value), value.__getitem__
+    elif isinstance(value, list):
+        keys, read = list(range(len(value))), value.__getitem__
+    else:
+        return value
+    if depth > _DEEPEST:
+        problems.append(
+            _unresolved(key_path[:80], file, "it is nested without end. Does a ${...} point to its parent?")
+        )
+        return None
+    pairs = []
+    for key in keys:
+        here = join_key(key_path, key)
+        try:
+            item = read(key)
+        except MissingMandatoryValue:
+            problems.append(_unresolved(here, file, "the value is still '???'. Give it one in the file or as"))
+            pairs.append((key, None))
+            continue
+        except (OmegaConfBaseException, RecursionError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            problems.append(_unresolved(here, file, f"{reason}. Correct the ${{...}} there."))
+            pairs.append((key, None))
+            continue
+        pairs.append((key, _resolved(item, here, file, problems, live, depth + 1)))
+        if len(problems) > _DEEPEST:
+            break
+    return dict(pairs) if isinstance(value, dict | DictConfig) else [item for _, item in pairs]
+
+
+def _unresolved(key_path: str, file: str | None, reason: str) -> InstantiationError:
+    if reason.endswith(" as"):
+        reason += f" {key_path}=... on the command line."
+    return InstantiationError(located(key_path, file) + reason)
+
+
+def _hide_objects(cfg: Mapping[Any, Any] | list[Any]) -> tuple[Any, dict[str, Any]]:
+    """The same container, or, where it holds a ``${...}``, an OmegaConf with objects replaced by place holders."""
+    if not _has_interpolation(cfg):
+        return dict(cfg) if isinstance(cfg, Mapping) and not isinstance(cfg, dict) else cfg, {}
+    live: dict[str, Any] = {}
+
+    def hide(value: Any) -> Any:
+        if isinstance(value, DictConfig | ListConfig):
+            return value
+        if isinstance(value, dict):
+            return {key: hide(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [hide(item) for item in value]
+        if value is None or isinstance(value, str | bool | int | float):
+            return value
+        name = f"\0object {len(live)}"
+        live[name] = value
+        return name
+
+    try:
+        return OmegaConf.create(hide(cfg)), live
+    except OmegaConfBaseException as error:
+        raise InstantiationError(f"The config can't be read: {str(error).splitlines()[0]}") from error
+
+
+def _has_interpolation(value: Any) -> bool:
+    if isinstance(value, str):
+        return "${" in value
+    if isinstance(value, dict):
+        return any(_has_interpolation(item) for item in value.values())
+    return isinstance(value, list) and any(_has_interpolation(item) for item in value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """An object that the calling code passed: never looked into, so rows of data can't name components."""
+
+    value: Any
+
+
+def merge(config: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A new dict: the arguments over the config, dict over dict key by key, anything else replaced as it is.
+
+    What can still hold components stays a dict or list: configs, dicts over dicts, and a dict that is a component
+    itself. Everything else is wrapped in ``Live``.
+
+    >>> merge({"source": {"path": "a", "limit": 3}, "seed": 0}, {"source": {"path": "b"}})
+    {'source': {'path': Live(value='b'), 'limit': 3}, 'seed': 0}
+    """
+    merged = dict(config)
+    for key, value in arguments.items():
+        if isinstance(value, DictConfig | ListConfig):
+            value = to_plain(value)
+            is_config = True
+        else:
+            is_config = type(value) is dict and COMPONENT in value
+        below = merged.get(key)
+        if type(value) is dict and isinstance(below, dict):
+            merged[key] = {**below, **value} if is_config else merge(below, value)
+        else:
+            merged[key] = value if is_config else Live(value=value)
+    return merged
