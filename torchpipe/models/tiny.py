@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import torchpipe
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
 from torchpipe.models.llama3 import llama3_tokenizer
@@ -83,5 +82,5 @@ def tiny_tokenizer(max_seq_len: int | None = None, *, mask_policy: MaskPolicy = 
         mask_policy: which tokens of a trained message are trained; see
             :func:`~torchpipe.models.llama3.llama3_tokenizer`.
     """
-    path = Path(torchpipe.__path__[0], "assets", "tiny_llama3", "tokenizer.model")
+    path = Path(__file__).parent.parent.joinpath("assets", "tiny_llama3", "tokenizer.model")
     return llama3_tokenizer(str(path), max_seq_len=max_seq_len, mask_policy=mask_policy)

@@ -76,6 +76,6 @@ def _refuse_meta(state: dict[str, torch.Tensor]) -> None:
     on_meta = [name for name, tensor in state.items() if tensor.is_meta]
     if on_meta:
         raise CheckpointError(
-            f"{len(on_meta)} of the model's tensors are on the meta device, such as {on_meta[0]}: they have no memory to "
-            "read from or write to. Call model.to_empty(device=...) first."
+            f"{len(on_meta)} of the model's tensors are on the meta device, such as {on_meta[0]}: they have no memory "
+            "to read from or write to. Call model.to_empty(device=...) first."
         )

@@ -1,0 +1,98 @@
+import pytest
+import torch
+from torch import nn
+
+from torchpipe.data.packing.masks import dense_block_causal_mask, varlen_mask
+from torchpipe.errors import DataError
+from torchpipe.models.tiny import tiny_llama3
+from torchpipe.modules import TransformerDecoder, TransformerSelfAttentionLayer
+
+ROWS = [torch.tensor([5, 7, 4]), torch.tensor([1, 9, 6])]
+INPUT_POS = torch.stack([torch.cat([torch.arange(int(length)) for length in row]) for row in ROWS])
+
+
+def build() -> TransformerDecoder:
+    torch.manual_seed(0)
+    model = tiny_llama3(50, num_layers=2, embed_dim=32, intermediate_dim=48, max_seq_len=32)
+    for parameter in model.parameters():  # larger than fresh weights, so that attention matters
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def random_tokens() -> torch.Tensor:
+    return torch.randint(0, 50, (2, 16), generator=torch.Generator().manual_seed(1))
+
+
+def test_packed_documents_get_the_logits_they_get_alone():
+    model, tokens = build(), random_tokens()
+    varlen = model(tokens, mask=varlen_mask(ROWS), input_pos=INPUT_POS)
+    dense = model(tokens, mask=dense_block_causal_mask(ROWS), input_pos=INPUT_POS)
+    torch.testing.assert_close(varlen, dense, atol=1e-5, rtol=1e-5)
+    for row, lens in enumerate(ROWS):
+        documents = zip(tokens[row].split(lens.tolist()), varlen[row].split(lens.tolist()), strict=True)
+        for document, logits in documents:
+            torch.testing.assert_close(model(document.unsqueeze(0))[0], logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("row", "start", "stop"), [(0, 5, 12), (1, 0, 1)])
+def test_changing_one_document_leaves_the_others_logits_to_the_bit(row: int, start: int, stop: int):
+    model, tokens = build(), random_tokens()
+    changed = tokens.clone()
+    changed[row, start:stop] = (tokens[row, start:stop] + 1) % 50
+    before, after = (model(each, mask=varlen_mask(ROWS), input_pos=INPUT_POS) for each in (tokens, changed))
+    same = (before == after).all(-1)
+    expected = torch.ones(2, 16, dtype=torch.bool)
+    expected[row, start:stop] = False
+    assert torch.equal(same, expected)
+
+
+def test_later_tokens_do_not_change_earlier_logits():
+    model, tokens = build(), random_tokens()
+    changed = tokens.clone()
+    changed[:, 10:] = 0
+    assert torch.equal(model(tokens)[:, :10], model(changed)[:, :10])
+
+
+def test_skipping_the_output_layer_gives_hidden_states():
+    model, tokens = build(), random_tokens()
+    logits = model(tokens)
+    model.skip_output_layer = True
+    hidden = model(tokens)
+    assert hidden.shape == (2, 16, 32)
+    assert logits.shape == (2, 16, 50)
+    assert torch.equal(model.output(hidden), logits)
+
+
+def test_logits_have_the_models_type():
+    assert build().bfloat16()(random_tokens()).dtype == torch.bfloat16
+
+
+def test_a_packed_row_may_be_longer_than_the_longest_document():
+    model = build()
+    tokens = random_tokens().view(1, 32).repeat(1, 2)
+    documents = [torch.tensor([32, 32])]
+    logits = model(tokens, mask=varlen_mask(documents), input_pos=torch.arange(32).repeat(1, 2))
+    assert torch.equal(logits[0, :32], logits[0, 32:])
+
+
+def test_rows_beyond_max_seq_len_are_refused():
+    with pytest.raises(DataError, match="rows have 33 tokens, and the model's max_seq_len is 32"):
+        build()(torch.zeros(1, 33, dtype=torch.int64))
+
+
+def test_a_layer_adds_attention_and_feed_forward_to_its_input():
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor, *, mask: object, input_pos: object) -> torch.Tensor:
+            assert (x is y, mask, input_pos) == (True, "mask", "input_pos")
+            return x * 10
+
+    x = torch.ones(1, 2, 3)
+    plain = TransformerSelfAttentionLayer(Attention(), nn.Identity())
+    normed = TransformerSelfAttentionLayer(Attention(), nn.Identity(), sa_norm=Halve(), mlp_norm=Halve())
+    assert torch.equal(plain(x, mask="mask", input_pos="input_pos"), x * 22)  # 1 + 10, then twice that
+    assert torch.equal(normed(x, mask="mask", input_pos="input_pos"), x * 9)  # 1 + 5, then 6 + 3
+
+
+class Halve(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
