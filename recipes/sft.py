@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from torchpipe import config
 from torchpipe.audit import preview
+from torchpipe.config.keys import check_keys
 from torchpipe.data import padded_collate_packed
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets import count_samples, instantiate_dataset
@@ -61,7 +62,7 @@ KEYS: dict[str, Any] = {
 
 def read_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; unknown and missing keys, and settings that can't work, are refused."""
-    config.check_keys(cfg, known=KEYS, required=[key for key, default in KEYS.items() if default is ...])
+    check_keys(cfg, known=KEYS, required=[key for key, default in KEYS.items() if default is ...])
     settings = OmegaConf.merge({key: None if default is ... else default for key, default in KEYS.items()}, cfg)
     for key in ("batch_size", "gradient_accumulation_steps", "epochs"):
         if not isinstance(settings[key], int) or settings[key] < 1:
@@ -144,7 +145,7 @@ def main(cfg: DictConfig) -> None:
     def collater(sample: Any) -> Any:
         if "seq_lens" in sample:
             return partial(padded_collate_packed, mask=getattr(model, "packed_mask", "dense"))
-        return with_padding(config.get_component(settings.collate_fn), padding_idx)
+        return with_padding(resolve(settings.collate_fn), padding_idx)
 
     batches_of = partial(step_batches, batch_size=settings.batch_size, num_workers=settings.num_workers)
     in_steps = partial(

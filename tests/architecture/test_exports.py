@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import types
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_every_exported_name_exists_and_is_documented(name: str) -> None:
     assert module.__doc__, f"{name} has no docstring"
     for exported in module.__all__:
         value = getattr(module, exported)
-        if callable(value) and getattr(value, "__module__", "").startswith("torchpipe"):
+        if isinstance(value, type | types.FunctionType):
             assert value.__doc__, f"{name}.{exported} has no docstring"
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from torchpipe.config import get_component, instantiate
+from torchpipe._dotpath import resolve
 from torchpipe.data.ledger import SampleCounts
 from torchpipe._progress import track
+from torchpipe.config import instantiate
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -28,7 +29,7 @@ def instantiate_dataset(cfg: DictConfig | Mapping[str, Any], tokenizer: Any) -> 
             f"A dataset section has to be one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is "
             f"{type(cfg).__name__}."
         )
-    parameters = list(inspect.signature(get_component(cfg["_component_"])).parameters.values())
+    parameters = list(inspect.signature(resolve(cfg["_component_"])).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
         return instantiate(cfg, model_transform=tokenizer)
     if parameters[0].name in cfg:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from torchpipe.errors import CheckpointError
-from torchpipe.modules.weights import load_weights, save_weights
+from torchpipe.models.weights import load_weights, save_weights
 
 FORMAT_VERSION = 1
 _STEP_FOLDER = re.compile(r"step_(\d{8})")

@@ -1,0 +1,78 @@
+"""Packs are planned from lengths alone; nothing is lost, doubled or torn that should not be."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchpipe.data.packing.assemble import assemble
+from torchpipe.data.packing.plan import ConcatThenSplit, NextFit, PackPlan, Span, pack_planner, plan_packs
+from torchpipe.errors import ConfigError, DataError
+
+LENGTHS = st.lists(st.integers(0, 20), max_size=40)
+
+
+def packs_of(plan: PackPlan) -> list[list[Span]]:
+    return [plan.spans(k) for k in range(len(plan))]
+
+
+def test_next_fit_keeps_torchtunes_order() -> None:
+    plan = plan_packs([4, 4, 2, 2], 6, strategy="next_fit")
+    assert [[span.sample for span in pack] for pack in packs_of(plan)] == [[0], [1, 2], [3]]
+
+
+def test_concat_then_split_cuts_at_the_capacity() -> None:
+    plan = plan_packs([3, 5], 6, strategy="concat_then_split")
+    assert packs_of(plan) == [[Span(0, 0, 3), Span(1, 0, 3)], [Span(1, 3, 5)]]
+
+
+def test_a_sample_may_go_on_over_several_packs() -> None:
+    plan = plan_packs([14, 3], 6, strategy="concat_then_split")
+    assert packs_of(plan) == [[Span(0, 0, 6)], [Span(0, 6, 12)], [Span(0, 12, 14), Span(1, 0, 3)]]
+
+
+@given(LENGTHS, st.integers(20, 40))
+def test_next_fit_holds_every_sample_once_and_whole(lengths: list[int], capacity: int) -> None:
+    packs = packs_of(plan_packs(lengths, capacity, strategy="next_fit"))
+    spans = [span for pack in packs for span in pack]
+    assert spans == [Span(i, 0, n) for i, n in enumerate(lengths) if n]
+    assert all(0 < sum(s.stop - s.start for s in pack) <= capacity for pack in packs)
+
+
+@given(LENGTHS, st.integers(1, 40))
+def test_concat_then_split_holds_every_token_once_in_order(lengths: list[int], capacity: int) -> None:
+    packs = packs_of(plan_packs(lengths, capacity, strategy="concat_then_split"))
+    tokens = [(s.sample, i) for pack in packs for s in pack for i in range(s.start, s.stop)]
+    assert tokens == [(i, j) for i, n in enumerate(lengths) for j in range(n)]
+    assert all(sum(s.stop - s.start for s in pack) == capacity for pack in packs[:-1])
+
+
+@given(LENGTHS)
+def test_a_streaming_planner_and_the_plan_of_all_lengths_agree(lengths: list[int]) -> None:
+    for strategy, planner in (("next_fit", NextFit(20)), ("concat_then_split", ConcatThenSplit(20))):
+        streamed = [pack for i, n in enumerate(lengths) for pack in planner.push(i, n)] + planner.flush()
+        assert packs_of(plan_packs(lengths, 20, strategy=strategy)) == streamed  # pyright: ignore[reportArgumentType]
+
+
+def test_a_plan_is_small_integers() -> None:
+    plan = plan_packs([3, 2, 6], 6, strategy="next_fit")
+    assert {a.dtype for a in (plan.sample, plan.start, plan.stop, plan.pack_offsets)} == {np.dtype(np.int64)}
+    assert plan.pack_offsets.tolist() == [0, 2, 3]
+    assert len(plan_packs([], 6, strategy="next_fit")) == 0
+
+
+def test_a_sample_longer_than_a_pack_is_refused_with_the_remedies() -> None:
+    with pytest.raises(DataError, match="Sample 1: 7 tokens do not fit a pack of 6. Raise max_seq_len, set split_across_pack"):
+        plan_packs([3, 7], 6, strategy="next_fit")
+
+
+def test_an_unknown_strategy_or_an_empty_pack_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'worst_fit' is unknown. There are 'next_fit', 'concat_then_split'"):
+        pack_planner("worst_fit", 6)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="A pack of 0 tokens holds nothing"):
+        pack_planner("next_fit", 0)
+
+
+def test_assembling_more_than_fits_is_refused() -> None:
+    with pytest.raises(DataError, match="6 tokens was given spans of 7"):
+        assemble([Span(0, 0, 7)], lambda span: (np.zeros(7), np.zeros(7)), capacity=6, padding_idx=0)
