@@ -286,9 +286,11 @@ def _turns(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
 
 def _turn(turn: Any, index: int, keys: tuple[str, str], *, other: tuple[str, str], other_style: str) -> tuple[Any, Any]:
     """Who speaks in a turn and what they say, under this style's two keys."""
+    who, what = keys
+    if type(turn) is dict and what in turn and turn.get(who) is not None:
+        return turn[who], turn[what]
     if not isinstance(turn, Mapping):
         raise DataError(f"Turn {index} is a {type(turn).__name__}; a turn is a dict with {listed(keys)}.")
-    who, what = keys
     # Arrow gives every turn all the keys that any turn has, so a null speaker is a missing one.
     if turn.get(who) is None or what not in turn:
         if turn.get(other[0]) is not None and other[1] in turn:

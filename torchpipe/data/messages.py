@@ -188,34 +188,45 @@ def validate_messages(messages: Sequence[Message]) -> None:
                 f"Message {index} is a {type(message).__name__}, not a Message. "
                 "Build messages in a message_transform, or with Message.from_dict."
             )
-        wrong = _fault(message, previous)
-        if wrong:
-            before = f"after a {previous.role!r} message" if previous is not None else "at the start"
-            raise DataError(f"Message {index} ({message.role!r}) stands {before}, but {wrong}")
+        before = previous.role if previous is not None else None
+        if (before, message.role) not in _IN_ORDER and not _is_result_of(message, previous):
+            place = f"after a {before!r} message" if before is not None else "at the start"
+            raise DataError(f"Message {index} ({message.role!r}) stands {place}, but {_RULES[message.role]}")
         previous = message
 
 
-def _fault(message: Message, previous: Message | None) -> str:
-    """What is wrong with a message in this place and what to do about it; empty when it is fine."""
-    role = message.role
-    before = previous.role if previous is not None else None
-    if role == "system" and previous is not None:
-        return "a system message may only be the first. Move it to the front, or join it to the first one."
-    if role == "user" and before == "user":
-        return "two user messages may not follow each other. Join them, or drop the row with a filter_fn."
-    if role == "assistant" and before not in ("user", *_RESULT_ROLES):
-        return (
-            "an assistant message answers a user message or the result of a call. "
-            "Add the missing turn, join the two, or drop the row with a filter_fn."
-        )
-    if role in _RESULT_ROLES and before not in _RESULT_ROLES:
-        made_a_call = previous is not None and before == "assistant" and (previous.ipython or not previous.eot)
-        if not made_a_call:
-            return (
-                "the result of a call follows the assistant message that made it. "
-                "Set ipython=True or eot=False on that message, or drop the row with a filter_fn."
-            )
-    return ""
+# (role before, role). The one pair that depends on more is assistant, then result: see _is_result_of.
+_IN_ORDER = frozenset(
+    [
+        (None, "system"),
+        *((before, "user") for before in (None, "system", "assistant", *_RESULT_ROLES)),
+        *((before, "assistant") for before in ("user", *_RESULT_ROLES)),
+        *((before, role) for before in _RESULT_ROLES for role in _RESULT_ROLES),
+    ]
+)
+
+_RESULT_RULE = (
+    "the result of a call follows the assistant message that made it. "
+    "Set ipython=True or eot=False on that message, or drop the row with a filter_fn."
+)
+_RULES: dict[Role, str] = {
+    "system": "a system message may only be the first. Move it to the front, or join it to the first one.",
+    "user": "two user messages may not follow each other. Join them, or drop the row with a filter_fn.",
+    "assistant": "an assistant message answers a user message or the result of a call. "
+    "Add the missing turn, join the two, or drop the row with a filter_fn.",
+    "tool": _RESULT_RULE,
+    "ipython": _RESULT_RULE,
+}
+
+
+def _is_result_of(message: Message, previous: Message | None) -> bool:
+    """True when the message is the result of a call that the previous one made."""
+    return (
+        message.role in _RESULT_ROLES
+        and previous is not None
+        and previous.role == "assistant"
+        and (previous.ipython or not previous.eot)
+    )
 
 
 class MaskingStrategy(Enum):
@@ -230,6 +241,8 @@ class MaskingStrategy(Enum):
 
 
 def _strategy(value: object) -> MaskingStrategy:
+    if isinstance(value, MaskingStrategy):
+        return value
     try:
         return MaskingStrategy(value)
     except ValueError:

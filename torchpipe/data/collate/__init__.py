@@ -1,1 +1,6 @@
 """Samples into batches."""
+
+from torchpipe.data.collate.packed import padded_collate_packed
+from torchpipe.data.collate.text import padded_collate, padded_collate_sft
+
+__all__ = ["padded_collate", "padded_collate_packed", "padded_collate_sft"]
