@@ -91,7 +91,8 @@ def test_a_cache_built_on_meta_is_right_after_to_empty():
     with torch.device("meta"):
         rope = RotaryPositionalEmbeddings(8, max_seq_len=16)
     assert rope.cache.is_meta
-    rope.to_empty(device="cpu")
+    layers = torch.nn.ModuleList([torch.nn.Sequential(rope), torch.nn.Sequential(rope)])  # to_empty visits it twice
+    layers.to_empty(device="cpu")
     assert torch.equal(rope.cache, RotaryPositionalEmbeddings(8, max_seq_len=16).cache)
 
 

@@ -16,7 +16,7 @@ class RotaryPositionalEmbeddings(nn.Module):
     "RoFormer", 2021 (https://arxiv.org/abs/2104.09864), equation 34.
 
     The angles' cosines and sines are cached for every position below ``max_seq_len``. The cache is not part of the
-    state dict, stays float32 when the model changes type, and is rebuilt when the module leaves the meta device.
+    state dict, stays float32 when the model changes type, and is rebuilt when the module changes device.
 
     Args:
         dim: features of a head; even.
@@ -78,10 +78,11 @@ class RotaryPositionalEmbeddings(nn.Module):
         return torch.stack([angles.cos(), angles.sin()], dim=-1)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> "RotaryPositionalEmbeddings":
-        was_meta = self.cache.is_meta
-        super()._apply(fn, recurse)
-        if self.cache.dtype != torch.float32 or (was_meta and not self.cache.is_meta):
-            self.rope_init()
+        # The cache follows the device alone. A change of type would blur it, and to_empty would fill it with noise,
+        # once for every layer that shares this module.
+        device = fn(self.cache.new_empty(0)).device
+        if device != self.cache.device:
+            self.cache = self._cosines_and_sines(device)
         return self
 
     def _too_far(self, position: int) -> str:

@@ -1,0 +1,75 @@
+import pytest
+import torch
+
+from torchpipe.errors import ConfigError, DataError
+from torchpipe.models.generate import generate
+from torchpipe.models.tiny import tiny_llama3
+from torchpipe.modules import TransformerDecoder
+
+
+def build(max_seq_len: int = 16) -> TransformerDecoder:
+    torch.manual_seed(0)
+    return tiny_llama3(30, num_layers=1, embed_dim=32, intermediate_dim=48, max_seq_len=max_seq_len)
+
+
+def test_greedy_tokens_are_each_the_likeliest_after_those_before():
+    model = build()
+    tokens = [3, 4]
+    reply = generate(model, tokens, max_new_tokens=5)
+    assert len(reply) == 5
+    for token in reply:
+        assert token == int(model(torch.tensor([tokens]))[0, -1].argmax())
+        tokens = [*tokens, token]
+
+
+def test_the_prompt_is_neither_returned_nor_changed():
+    prompt = [3, 4]
+    assert len(generate(build(), prompt, max_new_tokens=1)) == 1
+    assert prompt == [3, 4]
+
+
+def test_a_stop_token_ends_the_reply_and_is_its_last_token():
+    model = build()
+    whole = generate(model, [3, 4], max_new_tokens=8, temperature=2.0, seed=0)
+    stop = whole[3]
+    reply = generate(model, [3, 4], max_new_tokens=8, temperature=2.0, seed=0, stop_token_ids=[stop])
+    assert reply == whole[: whole.index(stop) + 1]
+
+
+def test_a_full_context_ends_the_reply():
+    assert len(generate(build(max_seq_len=6), [3, 4], max_new_tokens=100)) == 4
+
+
+def test_draws_repeat_with_a_seed_and_follow_the_temperature():
+    model = build()
+
+    def draw(temperature: float, seed: int) -> list[int]:
+        return generate(model, [3], max_new_tokens=12, temperature=temperature, seed=seed)
+
+    assert draw(1.0, 0) == draw(1.0, 0)
+    assert draw(1.0, 0) != draw(1.0, 1)
+    assert draw(1e-4, 0) == draw(0.0, 1)  # nearly cold: the likeliest token
+    torch.manual_seed(5)
+    first = generate(model, [3], max_new_tokens=12, temperature=1.0)
+    torch.manual_seed(5)
+    assert generate(model, [3], max_new_tokens=12, temperature=1.0) == first
+
+
+def test_the_model_is_left_as_it_was_found():
+    model = build().train()
+    model.layers[0].eval()  # a frozen part
+    model.skip_output_layer = True
+    generate(model, [3], max_new_tokens=2)
+    assert model.skip_output_layer
+    assert model.training
+    assert not model.layers[0].training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_prompts_and_temperatures_that_make_no_sense_are_refused():
+    with pytest.raises(DataError, match=r"The prompt has 0 tokens.*Give between 1 and 15 tokens"):
+        generate(build(), [], max_new_tokens=1)
+    with pytest.raises(DataError, match="The prompt has 16 tokens, and the model's max_seq_len is 16"):
+        generate(build(), [1] * 16, max_new_tokens=1)
+    with pytest.raises(ConfigError, match=r"temperature is -1\.0"):
+        generate(build(), [1], max_new_tokens=1, temperature=-1.0)
