@@ -145,12 +145,17 @@ def _attributes(start: Any, names: list[str], path: str, allow_unsafe: bool) -> 
         try:
             following = getattr(current, name)
         except AttributeError as error:
+            names_here = dir(current)
             if isinstance(current, types.ModuleType):
                 owner = f"module '{current.__name__}'"
-                submodules = [found.name for found in pkgutil.iter_modules(getattr(current, "__path__", []))]
+                files = [found.name for found in pkgutil.iter_modules(getattr(current, "__path__", []))]
+                names_here = [
+                    *files,
+                    *sorted(names_here, key=lambda known: known not in files),
+                ]  # of Name and name, Name
             else:
-                owner, submodules = f"'{'.'.join(path.split('.')[: -len(names) + place])}'", []
-            hint = did_you_mean(name, [*dir(current), *submodules])
+                owner = f"'{'.'.join(path.split('.')[: -len(names) + place])}'"
+            hint = did_you_mean(name, names_here)
             raise _NotFoundError(f"Could not find '{path}': {owner} has no '{name}'.{hint}") from error
         except ImportError as error:
             raise _broken(getattr(current, "__name__", path), path, error) from error

@@ -28,6 +28,7 @@ def table(recipes: Path, configs: Path) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print the table."""
-    argparse.ArgumentParser(prog="torchpipe ls", description=__doc__.partition(": ")[2]).parse_args(argv)
+    description = "List the recipes and configs that come with torchpipe."
+    argparse.ArgumentParser(prog="torchpipe ls", description=description).parse_args(argv)
     print(table(recipes_folder(), configs_folder()))
     return 0

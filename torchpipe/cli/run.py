@@ -57,11 +57,15 @@ def check_config_given(recipe: Path, words: Sequence[str], recipes: Path, config
 def run_here(recipe: Path, words: Sequence[str]) -> int:
     """Run a recipe file in this process, as ``python recipe.py words``; its ``sys.exit`` goes through."""
     before = sys.argv
+    beside = str(recipe.resolve().parent)  # python adds it too: a recipe may import files beside it
     sys.argv = [str(recipe), *words]
+    sys.path.insert(0, beside)
     try:
         runpy.run_path(str(recipe), run_name="__main__")
     finally:
         sys.argv = before
+        if beside in sys.path:
+            sys.path.remove(beside)
     return 0
 
 

@@ -32,7 +32,7 @@ class _Container:
 
 
 def instantiate(
-    config: DictConfig | Mapping[str, Any] | None,
+    config: DictConfig | Mapping[Any, Any] | None,
     *args: Any,
     caller_globals: Mapping[str, Any] | None = None,
     allow_unsafe: bool = False,

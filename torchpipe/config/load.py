@@ -54,6 +54,9 @@ def _told(name: str, error: yaml.YAMLError) -> str:
     place = f"{name}, line {mark.line + 1}" if mark is not None else name
     problem = getattr(error, "problem", None) or str(error)
     context = getattr(error, "context", None)
+    begun = getattr(error, "context_mark", None)
+    if context and begun is not None and mark is not None and begun.line != mark.line:
+        context += f" that begins in line {begun.line + 1}"
     if problem.startswith("found duplicate key"):
         key = problem.removeprefix("found duplicate key").strip()
         return f"{place}: the key '{key}' is given twice in the same mapping. Remove one."

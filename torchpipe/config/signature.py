@@ -29,9 +29,7 @@ class CallFit:
         for name in self.unexpected:
             told.append(f"It takes no argument '{name}'.{did_you_mean(name, self.accepted)}")
         for name in self.twice:
-            told.append(
-                f"'{name}' is given twice, by the code that builds it and in the config; remove it from the config."
-            )
+            told.append(f"'{name}' is given twice, by code and by the config. Remove it from the config.")
         if self.num_extra:
             told.append(f"It is given {self.num_extra} more positional arguments than it takes.")
         if self.missing and (told or missing_matters):

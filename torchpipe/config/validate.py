@@ -13,7 +13,7 @@ from torchpipe.errors import ConfigError, InstantiationError
 
 
 def validate(
-    cfg: DictConfig | Mapping[str, Any],
+    cfg: DictConfig | Mapping[Any, Any],
     *,
     import_components: bool = True,
     caller_globals: Mapping[str, Any] | None = None,
