@@ -192,7 +192,12 @@ def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_validate_says_ok(own_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "job.yaml"]) == 0
-    assert capsys.readouterr().out == "OK job.yaml: 1 components, all found and callable as written\n"
+    assert capsys.readouterr().out == "OK job.yaml: 1 component, all found and callable as written\n"
+
+
+def test_validate_says_which_values_are_still_to_be_given(own_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "job.yaml", "file=???", "loss.reduction=${file}"]) == 0
+    assert capsys.readouterr().out.endswith("; still to be given: file\n")
 
 
 def test_validate_prints_every_problem(own_config: Path, capsys: pytest.CaptureFixture[str]) -> None:

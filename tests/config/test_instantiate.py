@@ -110,6 +110,12 @@ def test_a_value_that_must_be_given_names_its_key() -> None:
         instantiate(cfg.data)
 
 
+def test_a_value_taken_from_one_that_must_be_given_says_so() -> None:
+    cfg = OmegaConf.create({"file": "???", "data": {"_component_": "Box", "path": "${file}"}})
+    with pytest.raises(InstantiationError, match=r"data\.path: it takes its value by .* a key that is still '\?\?\?'"):
+        instantiate(cfg.data)
+
+
 def test_a_config_that_holds_itself_is_an_error() -> None:
     cfg = OmegaConf.create({"data": {"_component_": "Box", "self": "${data}"}})
     with pytest.raises(InstantiationError, match=r"nested without end|refers|Recursion|self"):

@@ -8,7 +8,7 @@ from torchpipe._sentences import print_error
 from torchpipe._shipped_files import find_config
 from torchpipe.config.load import load_config
 from torchpipe.config.overrides import apply_overrides, check_override
-from torchpipe.config.validate import count_components, validate
+from torchpipe.config.validate import overview, validate
 from torchpipe.errors import ConfigError
 
 
@@ -46,5 +46,7 @@ def main(argv: Sequence[str]) -> int:
             print(problem, file=sys.stderr)
         return 1
     checked = "spelling checked, nothing imported" if options.no_import else "all found and callable as written"
-    print(f"OK {file}: {count_components(cfg)} components, {checked}")
+    num_components, to_be_given = overview(cfg)
+    still = f"; still to be given: {', '.join(to_be_given)}" if to_be_given else ""
+    print(f"OK {file}: {num_components} component{'' if num_components == 1 else 's'}, {checked}{still}")
     return 0

@@ -1,10 +1,22 @@
 """Configs: YAML files whose ``_component_`` keys name what is built, and the commands that read them."""
 
+from torchpipe._dotpath import resolve
 from torchpipe.config.configurable import Configurable
 from torchpipe.config.instantiate import instantiate
+from torchpipe.config.keys import check_keys
 from torchpipe.config.log import log_config
 from torchpipe.config.parse import parse
 from torchpipe.config.validate import validate
 from torchpipe.errors import ConfigError, InstantiationError
 
-__all__ = ["ConfigError", "Configurable", "InstantiationError", "instantiate", "log_config", "parse", "validate"]
+__all__ = [
+    "ConfigError",
+    "Configurable",
+    "InstantiationError",
+    "check_keys",
+    "instantiate",
+    "log_config",
+    "parse",
+    "resolve",
+    "validate",
+]

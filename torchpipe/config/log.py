@@ -44,7 +44,7 @@ def log_config(recipe_name: str, cfg: DictConfig) -> str:
     Raises:
         InstantiationError: a ``${...}`` can't be resolved.
     """
-    text = yaml.safe_dump(_masked(to_plain(cfg), False), sort_keys=True, allow_unicode=True)
+    text = yaml.safe_dump(_masked(to_plain(cfg, to_be_given=[]), False), sort_keys=True, allow_unicode=True)
     if _rank() == 0:
         logging.getLogger("torchpipe.config").debug("Running %s with this config:\n\n%s", recipe_name, text)
     return text

@@ -5,11 +5,11 @@ of parameters, and would copy what it can hold.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
 from torchpipe.errors import ConfigError, InstantiationError
 
@@ -57,72 +57,81 @@ def located(key_path: str, file: str | None = None) -> str:
     return "".join(f"{part}: " for part in (file, key_path) if part)
 
 
-def to_plain(cfg: object, problems: list[ConfigError] | None = None) -> Any:
+def to_plain(cfg: object, problems: list[ConfigError] | None = None, to_be_given: list[str] | None = None) -> Any:
     """A config as dictionaries and lists, with every ``${...}`` replaced by its value.
 
     Args:
         cfg: a DictConfig, a dict, or a list; a dict may hold any objects, which stay the same objects.
         problems: what can't be resolved is added here and None in the result; without a list it is raised.
+        to_be_given: the keys of values that are still ``???`` are added here, and they stay ``???`` in the result;
+            without a list they are problems.
 
     Raises:
         InstantiationError: a ``${...}`` can't be resolved, or a value is still ``???``.
     """
-    file, collected = file_of(cfg), [] if problems is None else problems
+    live: dict[str, Any] = {}
+    reader = _Reader(file=file_of(cfg), problems=[] if problems is None else problems, to_be_given=to_be_given)
+    key_path = key_path_of(cfg)
     if isinstance(cfg, Mapping | list) and not isinstance(cfg, DictConfig | ListConfig):
         cfg, live = _hide_objects(cfg)
-    else:
-        live = {}
-    plain = _resolved(cfg, key_path_of(cfg), file, collected, live, 0)
-    if problems is None and collected:
-        raise collected[0]
+    reader.live = live
+    plain = reader.value(cfg, key_path, 0)
+    if problems is None and reader.problems:
+        raise reader.problems[0]
     return plain
 
 
-def _resolved(
-    value: Any, key_path: str, file: str | None, problems: list[ConfigError], live: dict[str, Any], depth: int
-) -> Any:
-    if isinstance(value, str):
-        if value == "???":
-            problems.append(_unresolved(key_path, file, "the value is still '???'. Give it one in the file or as"))
-        return live.get(value, value)
-    if isinstance(value, DictConfig | ListConfig):
-        keys = list(value.keys()) if isinstance(value, DictConfig) else list(range(len(value)))
-        read: Any = value.__getitem__
-    elif isinstance(value, dict):
-        keys, read = list(value), value.__getitem__
-    elif isinstance(value, list):
-        keys, read = list(range(len(value))), value.__getitem__
-    else:
-        return value
-    if depth > _DEEPEST:
-        problems.append(
-            _unresolved(key_path[:80], file, "it is nested without end. Does a ${...} point to its parent?")
-        )
-        return None
-    pairs = []
-    for key in keys:
-        here = join_key(key_path, key)
+@dataclass(kw_only=True)
+class _Reader:
+    file: str | None
+    problems: list[ConfigError]
+    to_be_given: list[str] | None
+    live: dict[str, Any] = field(default_factory=dict)
+
+    def value(self, value: Any, key_path: str, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.missing(key_path) if value == "???" else self.live.get(value, value)
+        if isinstance(value, dict | DictConfig):
+            keys: list[Any] = list(value)
+        elif isinstance(value, list | ListConfig):
+            keys = list(range(len(value)))
+        else:
+            return value
+        if depth > _DEEPEST:
+            self.problem(f"{key_path[:60]}...", "it is nested without end. Does a ${...} point to its parent?")
+            return None
+        pairs = [
+            (key, self.item(value, key, join_key(key_path, key), depth + 1))
+            for key in keys
+            if len(self.problems) <= _DEEPEST
+        ]
+        return dict(pairs) if isinstance(value, dict | DictConfig) else [item for _, item in pairs]
+
+    def item(self, container: Any, key: Any, key_path: str, depth: int) -> Any:
         try:
-            item = read(key)
-        except MissingMandatoryValue:
-            problems.append(_unresolved(here, file, "the value is still '???'. Give it one in the file or as"))
-            pairs.append((key, None))
-            continue
+            found = container[key]
+        except (MissingMandatoryValue, InterpolationToMissingValueError) as error:
+            return self.missing(key_path, itself=isinstance(error, MissingMandatoryValue))
         except (OmegaConfBaseException, RecursionError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            problems.append(_unresolved(here, file, f"{reason}. Correct the ${{...}} there."))
-            pairs.append((key, None))
-            continue
-        pairs.append((key, _resolved(item, here, file, problems, live, depth + 1)))
-        if len(problems) > _DEEPEST:
-            break
-    return dict(pairs) if isinstance(value, dict | DictConfig) else [item for _, item in pairs]
+            self.problem(key_path, f"{reason}. Correct the ${{...}} there.")
+            return None
+        return self.value(found, key_path, depth)
 
+    def missing(self, key_path: str, *, itself: bool = True) -> str:
+        if self.to_be_given is not None:
+            self.to_be_given += [key_path] * itself
+        elif itself:
+            told = f"the value is still '???'. Give it one in the file, or as {key_path}=... on the command line."
+            self.problem(key_path, told)
+        else:
+            self.problem(
+                key_path, "it takes its value by ${...} from a key that is still '???'. Give that key a value."
+            )
+        return "???"
 
-def _unresolved(key_path: str, file: str | None, reason: str) -> InstantiationError:
-    if reason.endswith(" as"):
-        reason += f" {key_path}=... on the command line."
-    return InstantiationError(located(key_path, file) + reason)
+    def problem(self, key_path: str, told: str) -> None:
+        self.problems.append(InstantiationError(located(key_path, self.file) + told))
 
 
 def _hide_objects(cfg: Mapping[Any, Any] | list[Any]) -> tuple[Any, dict[str, Any]]:

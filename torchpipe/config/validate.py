@@ -22,7 +22,8 @@ def validate(
     """Returns when every component of the config, nested ones too, can be called as written; nothing is called.
 
     A component inside another one must be complete. One at the top may lack arguments, for the recipe passes some
-    when it builds it; an argument that it doesn't take is always wrong.
+    when it builds it; an argument that it doesn't take is always wrong. A value that is still ``???`` is one that
+    will be given, so it is no problem here.
 
     Args:
         cfg: a whole config, or a part of one.
@@ -50,19 +51,22 @@ def validate(
         caller_globals=caller_globals or {},
         allow_unsafe=allow_unsafe,
     )
-    plain = to_plain(cfg, check.problems)
+    plain = to_plain(cfg, check.problems, [])
     check.value(plain, key_path_of(cfg), nested=False)
     if check.problems:
         raise collected(check.problems)
 
 
-def count_components(cfg: object) -> int:
-    """How many components a config holds, nested ones included."""
-    if isinstance(cfg, DictConfig | ListConfig):
-        cfg = to_plain(cfg, [])
-    if isinstance(cfg, Mapping):
-        return (COMPONENT in cfg) + sum(count_components(item) for item in cfg.values())
-    return sum(count_components(item) for item in cfg) if isinstance(cfg, list) else 0
+def overview(cfg: DictConfig) -> tuple[int, list[str]]:
+    """How many components a config holds, nested ones included, and the keys of the values that are still ``???``."""
+
+    def count(value: Any) -> int:
+        if isinstance(value, dict):
+            return (COMPONENT in value) + sum(count(item) for item in value.values())
+        return sum(count(item) for item in value) if isinstance(value, list) else 0
+
+    to_be_given: list[str] = []
+    return count(to_plain(cfg, [], to_be_given)), to_be_given
 
 
 def collected(problems: Sequence[ConfigError]) -> ConfigError:
