@@ -2,12 +2,14 @@
 
 import json
 import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import torchpipe.datasets
+from torchpipe.data import Message
 from torchpipe.errors import DataError
 from torchpipe.models.llama3 import llama3_tokenizer
 
@@ -69,3 +71,21 @@ def test_both_refuse_a_chat_whose_assistant_speaks_before_a_user(shared_data: Pa
     dataset = rebuilt({**case, "arguments": arguments}, shared_data, llama3_tokenizer_file)
     with pytest.raises(DataError, match=r"Row 3 of .*toy_chat_fine_tuning\.jsonl"):
         dataset[3]
+
+
+def test_training_on_all_differs_from_torchtune_by_system_messages_alone(
+    shared_data: Path, llama3_tokenizer_file: Path
+):
+    case = GOLDENS["cases"]["tinker, trained on all"]
+
+    def all_trained(sample: Mapping[str, Any]) -> dict[str, Any]:
+        return {"messages": [Message(role=turn["role"], content=turn["content"]) for turn in sample["messages"]]}
+
+    dataset = torchpipe.datasets.sft_dataset(
+        llama3_tokenizer(str(llama3_tokenizer_file)),
+        source="json",
+        data_files=str(shared_data / case["data_file"]),
+        message_transform=all_trained,
+    )
+    rows, _ = MAKER["rows_and_refusals"](dataset, DataError)
+    assert different_rows(MAKER["digests"](rows), case["digests"]) == {}
