@@ -60,7 +60,7 @@ def instantiate(
     """
     if config is None:
         return None
-    if not isinstance(config, DictConfig | dict):
+    if not isinstance(config, DictConfig | Mapping):
         raise InstantiationError(
             f"A config is a dict or a DictConfig; got {type(config).__name__}. Pass the part of the config that has "
             f"a {COMPONENT}."
