@@ -118,7 +118,7 @@ def test_the_one_kernel_path_fits_torchs_signature():
     # The kernel itself needs CUDA; on the meta device torch checks the call and the shapes.
     q, kv = torch.empty(8, 4, 16, device="meta"), torch.empty(8, 2, 16, device="meta")
     mask = varlen_mask([torch.tensor([3, 5])]).to("meta")
-    if attention_module.varlen_attn is not None:
+    if attention_module._varlen_kernel() is not None:
         assert attention_module._attend_flat(q, kv, kv, mask).shape == (8, 4, 16)
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from torchpipe.data import padded_collate_packed
 from torchpipe.data.packing.masks import dense_block_causal_mask, varlen_mask
 from torchpipe.errors import DataError
 from torchpipe.models.tiny import tiny_llama3
@@ -44,6 +45,17 @@ def test_changing_one_document_leaves_the_others_logits_to_the_bit(row: int, sta
     expected = torch.ones(2, 16, dtype=torch.bool)
     expected[row, start:stop] = False
     assert torch.equal(same, expected)
+
+
+def test_the_mask_a_model_asks_for_is_one_that_the_collate_function_makes():
+    model = build()
+    samples = [
+        {"tokens": tokens, "labels": tokens, "input_pos": input_pos, "seq_lens": seq_lens}
+        for tokens, input_pos, seq_lens in zip(random_tokens(), INPUT_POS, ROWS, strict=True)
+    ]
+    batch = padded_collate_packed(samples, mask=model.packed_mask)
+    logits = model(batch["tokens"], mask=batch.get("mask"), input_pos=batch.get("input_pos"))
+    assert logits.shape == (2, 16, 50)
 
 
 def test_later_tokens_do_not_change_earlier_logits():

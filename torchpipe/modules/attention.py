@@ -1,19 +1,14 @@
 """Attention over one sequence or two, with grouped key/value heads and packed documents."""
 
 import inspect
+from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import nn
 
 from torchpipe.data.packing.masks import VarlenMask
 from torchpipe.errors import ConfigError, DataError
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # torch before 2.10
-    varlen_attn = None
-if varlen_attn is not None and not {"window_size", "enable_gqa"} <= set(inspect.signature(varlen_attn).parameters):
-    varlen_attn = None  # an earlier signature: the loop over documents takes its place
 
 AttentionMask = torch.Tensor | VarlenMask
 """Bool [b, s, s], True where a query may attend to a key; or the offsets of block-causal documents."""
@@ -158,7 +153,7 @@ def _attend_documents(
             f"{list(k.shape[:2])}. Attend within one batch, and build the mask from that batch's seq_lens."
         )
     flat_q, flat_k, flat_v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-    if varlen_attn is not None and q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0:
+    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0 and _varlen_kernel() is not None:
         return _attend_flat(flat_q, flat_k, flat_v, mask).view_as(q)
     enable_gqa = q.shape[2] != k.shape[2]
     # One causal call a document. Splitting and transposing are views, so nothing is copied but the results.
@@ -182,10 +177,22 @@ def _attend_documents(
 
 def _attend_flat(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: VarlenMask) -> torch.Tensor:
     """The same on flattened tokens [t, heads, h_d] in one kernel, which needs CUDA and a half-precision type."""
-    assert varlen_attn is not None
+    kernel = _varlen_kernel()
+    assert kernel is not None
     offsets, longest = mask.cu_seqlens, mask.max_seqlen
-    attended = varlen_attn(
-        q, k, v, offsets, offsets, longest, longest, window_size=(-1, 0), enable_gqa=q.shape[1] != k.shape[1]
-    )
-    assert isinstance(attended, torch.Tensor)
-    return attended
+    # A window of everything before and nothing after is causal.
+    return kernel(q, k, v, offsets, offsets, longest, longest, window_size=(-1, 0), enable_gqa=q.shape[1] != k.shape[1])
+
+
+@cache
+def _varlen_kernel() -> Callable[..., torch.Tensor] | None:
+    """torch's attention over documents, or None where this torch has none with the signature used here.
+
+    Imported on first use, for it brings the compiler with it: more than a second.
+    """
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:  # torch before 2.10
+        return None
+    known = inspect.signature(varlen_attn).parameters
+    return varlen_attn if "window_size" in known and "enable_gqa" in known else None  # pyright: ignore[reportReturnType]

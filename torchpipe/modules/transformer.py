@@ -1,6 +1,7 @@
 """The decoder: token embeddings, a stack of layers, a norm and an output projection."""
 
 from collections.abc import Iterable
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -56,7 +57,11 @@ class TransformerDecoder(nn.Module):
 
     Attributes:
         skip_output_layer: while True, ``forward`` returns hidden states. A loss that projects them itself sets it.
+        packed_mask: the form of mask that packed batches should bring, a name that ``padded_collate_packed`` knows.
+            Both forms work; this one is the faster.
     """
+
+    packed_mask: ClassVar[Literal["dense", "varlen"]] = "varlen"
 
     def __init__(
         self,
