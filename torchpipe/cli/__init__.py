@@ -1,1 +1,3 @@
 """The ``torchpipe`` command."""
+
+__all__: list[str] = []
