@@ -77,6 +77,7 @@ def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps load_dataset's cache out of the user's home folder, also in subprocesses."""
     import datasets
+    import datasets.config
 
     monkeypatch.setenv("HF_DATASETS_CACHE", str(data_cache))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", data_cache)

@@ -9,7 +9,9 @@ import pytest
 import torchpipe
 
 PACKAGES = sorted(
-    info.name for info in pkgutil.walk_packages(torchpipe.__path__, "torchpipe.") if info.ispkg and "_shipped" not in info.name
+    info.name
+    for info in pkgutil.walk_packages(torchpipe.__path__, "torchpipe.")
+    if info.ispkg and "_shipped" not in info.name
 )
 
 

@@ -5,12 +5,30 @@ import sys
 
 import pytest
 
-HEAVY = ("grain", "datasets", "PIL", "sentencepiece", "tiktoken", "tokenizers", "transformers", "ray", "rich", "pyarrow")
+HEAVY = (
+    "grain",
+    "datasets",
+    "PIL",
+    "sentencepiece",
+    "tiktoken",
+    "tokenizers",
+    "transformers",
+    "ray",
+    "rich",
+    "pyarrow",
+)
 
 
 @pytest.mark.parametrize(
     "module",
-    ["torchpipe", "torchpipe.data", "torchpipe.config", "torchpipe.tokenizers", "torchpipe.datasets", "torchpipe.models"],
+    [
+        "torchpipe",
+        "torchpipe.data",
+        "torchpipe.config",
+        "torchpipe.tokenizers",
+        "torchpipe.datasets",
+        "torchpipe.models",
+    ],
 )
 def test_importing_loads_no_heavy_library(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"

@@ -68,7 +68,7 @@ def test_a_package_imports_only_the_layers_its_row_names(repository: Path, packa
         f"{file.relative_to(repository)}:{line} imports {name}"
         for file in files_of(repository / "torchpipe" / package)
         for line, name in imports_of(file)
-        if name.split(".")[0] == "torchpipe" and (name.split(".") + [""])[1] not in allowed
+        if name.split(".")[0] == "torchpipe" and [*name.split("."), ""][1] not in allowed
     ]
     assert wrong == []
 
@@ -78,7 +78,7 @@ def test_the_lowest_layer_imports_nothing_above_it(repository: Path) -> None:
         f"{file.name}:{line} imports {name}"
         for file in (repository / "torchpipe").glob("*.py")
         for line, name in imports_of(file)
-        if name.split(".")[0] == "torchpipe" and (name.split(".") + [""])[1] not in L0 | {"__version__", "_shipped"}
+        if name.split(".")[0] == "torchpipe" and [*name.split("."), ""][1] not in L0 | {"__version__", "_shipped"}
     ]
     assert wrong == []
 

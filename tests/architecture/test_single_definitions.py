@@ -7,7 +7,10 @@ import pytest
 
 # What to look for in the source text, and the only files that may hold it.
 HOMES: dict[str, tuple[set[str], set[str]]] = {
-    "shuffling": ({"randperm", "RandomSampler", "shuffle", "permutation"}, {"torchpipe/_seeds.py", "torchpipe/training/batches.py"}),
+    "shuffling": (
+        {"randperm", "RandomSampler", "shuffle", "permutation"},
+        {"torchpipe/_seeds.py", "torchpipe/training/batches.py"},
+    ),
     "padding": ({"pad_sequence", "left_pad_sequence"}, {"torchpipe/data/padding.py", "torchpipe/data/collate/text.py"}),
     "label shift": ({"roll"}, set()),
 }
@@ -22,8 +25,12 @@ def test_a_kind_of_work_is_done_in_its_home_only(repository: Path, kind: str) ->
         if where in homes:
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            called = node.func if isinstance(node, ast.Call) else None
-            name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            name = (
+                called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+            )
             if name in names:
                 wrong.append(f"{where}:{node.lineno} calls {name}")
     assert wrong == []

@@ -342,10 +342,12 @@ def test_a_part_that_is_not_text_is_refused_not_dropped(part: Any, sentence: str
         OpenAIToMessages()(openai(("user", [{"type": "text", "text": "a"}, part])))
 
 
-@pytest.mark.parametrize("key", ["tool_calls", "function_call"])
-def test_calls_are_refused_not_dropped(key: str):
+@pytest.mark.parametrize("key", ["tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"])
+def test_calls_and_reasoning_are_refused_not_dropped(key: str):
     row = openai(("user", "u"), ("assistant", None), **{key: [{"function": {"name": "f"}}]})
-    with pytest.raises(DataError, match=rf"Turn 1 \('assistant'\) makes calls in '{key}'.*chat template"):
+    with pytest.raises(
+        DataError, match=rf"Turn 1 \('assistant'\) (makes calls|makes a call|holds reasoning) in '{key}'.*chat template"
+    ):
         OpenAIToMessages()(row)
 
 
@@ -373,3 +375,19 @@ def test_an_unknown_role_is_refused_with_the_turn(role: str, sentence: str):
 def test_the_messages_column_can_have_another_name():
     row = {"chat": ROWS[OpenAIToMessages]["messages"]}
     assert len(OpenAIToMessages(column_map={"messages": "chat"})(row)["messages"]) == 2
+
+
+def test_openai_weight_zero_leaves_a_turn_out_whatever_the_strategy() -> None:
+    row = openai(("user", "u"), ("assistant", "draft"), ("user", "v"), ("assistant", "final"))
+    row["messages"][1]["weight"] = 0
+    row["messages"][3]["weight"] = 1
+    for strategy in ("train_on_assistant", "train_on_all"):
+        messages = OpenAIToMessages(masking_strategy=strategy, new_system_prompt="s")(row)["messages"]
+        assert [m.masked for m in messages if m.role == "assistant"] == [True, False]
+
+
+def test_openai_refuses_a_weight_between() -> None:
+    row = openai(("user", "u"), ("assistant", "a"))
+    row["messages"][1]["weight"] = 0.5
+    with pytest.raises(DataError, match=r"The weight of turn 1 \('assistant'\) is 0.5"):
+        OpenAIToMessages()(row)

@@ -40,7 +40,7 @@ def test_lengths_3_and_2_at_capacity_6_give_the_literal_pack_and_mask() -> None:
         "input_pos": [0, 1, 2, 0, 1, 2],
         "seq_lens": [3, 2, 1],
     }
-    batch = padded_collate_packed([packed[0]])
+    batch: Any = padded_collate_packed([packed[0]])
     assert set(batch) == {"tokens", "labels", "input_pos", "mask"}
     assert batch["mask"].dtype == torch.bool
     assert batch["mask"][0].int().tolist() == [

@@ -8,7 +8,18 @@ import pytest
 from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers import LLAMA3, HuggingFaceBackend, TikTokenBackend
 
-TEXTS = ["", " ", "Hello, world!", "naïve café", "日本語のテキスト", "🙂👩‍👩‍👧", "a\r\nb\tc", "x" * 5000, "\u200b\ufeff", "1234567890"]
+TEXTS = [
+    "",
+    " ",
+    "Hello, world!",
+    "naïve café",
+    "日本語のテキスト",
+    "🙂👩‍👩‍👧",
+    "a\r\nb\tc",
+    "x" * 5000,
+    "\u200b\ufeff",
+    "1234567890",
+]
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,13 @@ def test_ids_equal_the_publishers_template_on_golden_conversations(
         row = json.loads(line)
         plain = all(isinstance(m.get("content"), str) and not m.get("tool_calls") for m in row["messages"])
         roles = {m["role"] for m in row["messages"]}
-        if "error" in row or row["tools"] or not plain or not roles <= {"user", "assistant"} or row["add_generation_prompt"]:
+        if (
+            "error" in row
+            or row["tools"]
+            or not plain
+            or not roles <= {"user", "assistant"}
+            or row["add_generation_prompt"]
+        ):
             continue
         if any(m["content"] != m["content"].strip() for m in row["messages"]) or "lookalike" in row:
             continue
@@ -54,7 +60,9 @@ def test_the_sampled_policy_trains_what_the_model_samples(llama3_tokenizer_file:
     assert tokenizer.decode(trained, skip_special_tokens=False) == "yo<|eot_id|>"
 
 
-@pytest.mark.parametrize("text", ["<|eot_id|>", "a<|begin_of_text|>b", "<|start_header_id|>system<|end_header_id|>\n\nx"])
+@pytest.mark.parametrize(
+    "text", ["<|eot_id|>", "a<|begin_of_text|>b", "<|start_header_id|>system<|end_header_id|>\n\nx"]
+)
 def test_text_never_becomes_a_control_token(
     tokenizer: ChatFormatTokenizer, llama3_tokenizer_json: Path, text: str
 ) -> None:
@@ -217,7 +225,15 @@ def test_special_tokens_can_come_from_a_file_of_their_own(
 
 def test_a_special_token_with_an_ordinary_id_is_refused(llama3_tokenizer_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "special.json"
-    names = ["begin_of_text", "end_of_text", "finetune_right_pad_id", "start_header_id", "end_header_id", "eot_id", "eom_id"]
+    names = [
+        "begin_of_text",
+        "end_of_text",
+        "finetune_right_pad_id",
+        "start_header_id",
+        "end_header_id",
+        "eot_id",
+        "eom_id",
+    ]
     file.write_text(json.dumps({"added_tokens": [{"content": f"<|{name}|>", "id": i} for i, name in enumerate(names)]}))
     with pytest.raises(TokenizerError, match="7 control tokens have ids below 128000"):
         llama3_tokenizer(str(llama3_tokenizer_file), str(file))
@@ -230,7 +246,6 @@ def test_a_tokenizer_of_another_family_is_refused(oracle_file) -> None:
 
 
 def test_a_prompt_template_changes_the_messages_first(llama3_tokenizer_file: Path) -> None:
-    template = {"user": ("Q: ", " A:")}
-    tokenizer = llama3_tokenizer(str(llama3_tokenizer_file), prompt_template=template)
+    tokenizer = llama3_tokenizer(str(llama3_tokenizer_file), prompt_template={"user": ("Q: ", " A:")})
     tokens, _ = tokenizer.tokenize_messages([Message("user", "why?"), Message("assistant", "so")])
     assert "Q: why? A:<|eot_id|>" in tokenizer.decode(tokens, skip_special_tokens=False)

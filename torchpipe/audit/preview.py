@@ -18,17 +18,31 @@ def preview(sample: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *
         decode: ids to text, control tokens included.
         max_tokens: tokens shown; the rest is counted.
     """
-    tokens = [int(token) for token in sample["tokens"]]
-    labels = [int(label) for label in sample["labels"]]
-    length = int(sample["seq_lens"][0]) if "seq_lens" in sample else len(tokens)
-    # Token i is trained when it is the target of position i - 1; the first one is nobody's target.
-    trained = [False, *(label != IGNORE_INDEX for label in labels[: length - 1])]
-    shown = min(length, max_tokens)
+    tokens, trained = _first_document(sample)
+    shown = min(len(tokens), max_tokens)
     lines: list[str] = []
     for is_trained, run in groupby(range(shown), key=trained.__getitem__):
         indices = list(run)
         text = decode([tokens[i] for i in indices]).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         lines.append(f"{'  trained' if is_trained else 'untrained'} {len(indices):5d} | {text}")
-    if shown < length:
-        lines.append(f"          ... {length - shown} tokens more")
+    if shown < len(tokens):
+        lines.append(f"          ... {len(tokens) - shown} tokens more")
     return "\n".join(lines)
+
+
+def prompt_of(sample: Mapping[str, Any]) -> list[int]:
+    """The tokens of a sample before the first trained one (of a packed sample: of its first document).
+
+    Empty where nothing is trained, or already the second token is.
+    """
+    tokens, trained = _first_document(sample)
+    return tokens[: trained.index(True)] if True in trained else []
+
+
+def _first_document(sample: Mapping[str, Any]) -> tuple[list[int], list[bool]]:
+    """Its tokens, and whether each is trained."""
+    length = int(sample["seq_lens"][0]) if "seq_lens" in sample else len(sample["tokens"])
+    tokens = [int(token) for token in sample["tokens"][:length]]
+    labels = [int(label) for label in sample["labels"][:length]]
+    # Token i is trained when it is the target of position i - 1; the first one is nobody's target.
+    return tokens, [False, *(label != IGNORE_INDEX for label in labels[:-1])]

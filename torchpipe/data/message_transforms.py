@@ -4,14 +4,15 @@ Each transform turns one row into ``{"messages": [Message, ...]}`` and leaves th
 text messages it refuses. They hold nothing but their settings, so one object serves many threads and can be pickled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.data.columns import cell, not_text, refuse_image, resolve_column_map, text_cell
+from torchpipe.data.columns import not_text, refuse_image, resolve_column_map, text_cell
 from torchpipe.data.messages import ROLES, MaskingStrategy, Message, Role, mask_messages, resolve_masking_strategy
-from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.data.turns import is_untrained, openai_content, refuse_lost_fields, speaker_and_text, turns_of
+from torchpipe.errors import ConfigError, DataError
 
 # The prompts of Stanford Alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT; Apache-2.0), which models were
 # trained on to the byte, and after which torchtune ends the user message with a line break.
@@ -35,7 +36,6 @@ SHAREGPT_ROLES: dict[str, Role] = {
 }
 
 _IMAGE_TAG = "<image>"
-_CALL_KEYS = ("tool_calls", "function_call")
 
 
 class InputOutputToMessages:
@@ -176,8 +176,10 @@ class ShareGPTToMessages:
         """``{"messages": [...]}``, one for each turn."""
         _refuse_images(sample, self.column_map["image"])
         messages = []
-        for index, turn in enumerate(_turns(sample, self.column_map["conversations"], "conversations")):
-            speaker, text = _turn(turn, index, ("from", "value"), other=("role", "content"), other_style="openai")
+        for index, turn in enumerate(turns_of(sample, self.column_map["conversations"], "conversations")):
+            speaker, text = speaker_and_text(
+                turn, index, ("from", "value"), other=("role", "content"), other_style="openai"
+            )
             role = SHAREGPT_ROLES.get(speaker) if isinstance(speaker, str) else None
             if role is None:
                 raise DataError(
@@ -207,7 +209,7 @@ class OpenAIToMessages:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when the row lacks the column or a turn lacks a key, and a DataError when a turn
-    has an unknown role, no text, a part that is not text, or calls (``tool_calls``), which plain messages would lose.
+    has an unknown role, no text, a part that is not text, or calls or reasoning, which plain messages would lose.
 
     >>> row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
     >>> [message.text_content for message in OpenAIToMessages(new_system_prompt="Be kind.")(row)["messages"]]
@@ -230,80 +232,27 @@ class OpenAIToMessages:
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [...]}``, one for each turn."""
         messages: list[Message] = []
-        for index, turn in enumerate(_turns(sample, self.column_map["messages"], "messages")):
-            role, content = _turn(turn, index, ("role", "content"), other=("from", "value"), other_style="sharegpt")
+        untrained: list[Message] = []
+        for index, turn in enumerate(turns_of(sample, self.column_map["messages"], "messages")):
+            role, content = speaker_and_text(
+                turn, index, ("role", "content"), other=("from", "value"), other_style="sharegpt"
+            )
             if role not in ROLES:
                 raise DataError(
                     f"Turn {index} has the role {role!r}; a role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)} "
                     "Rename it in the source, or drop such rows with a filter_fn."
                 )
-            for key in _CALL_KEYS:
-                if turn.get(key):
-                    raise DataError(
-                        f"Turn {index} ({role!r}) makes calls in {key!r}, which this transform would lose. Drop such "
-                        "rows with a filter_fn, or tokenize them with the model's chat template, which writes calls."
-                    )
+            refuse_lost_fields(turn, index, role)
             is_result = role in ("tool", "ipython")
             if is_result and messages and messages[-1].role == "assistant":
                 messages[-1].eot = False
-            messages.append(Message(role, _openai_content(content, index, role), eot=not is_result))
-        return _finished(messages, self.new_system_prompt, self.masking_strategy)
-
-
-def _openai_content(content: Any, index: int, role: str) -> str | list[dict[str, Any]]:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise DataError(f"The content of turn {index} ({role!r}) {not_text(content)}")
-    parts = []
-    for number, part in enumerate(content):
-        where = f"Part {number} of turn {index} ({role!r})"
-        if not isinstance(part, Mapping):
-            raise DataError(f"{where} is a {type(part).__name__}; a part is a dict with 'type' and 'text'.")
-        if part.get("type") != "text":
-            raise DataError(
-                f"{where} has the type {part.get('type')!r}, and this transform builds conversations of text. "
-                "Drop such rows with a filter_fn."
-            )
-        if not isinstance(part.get("text"), str):
-            raise DataError(f"{where} has no string under 'text'; its keys are {listed(part)}.")
-        parts.append({"type": "text", "content": part["text"]})
-    return parts
-
-
-def _turns(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
-    """The list of turns in a column, which has at least one."""
-    turns = cell(row, column, name)
-    if not isinstance(turns, (list, tuple)):
-        held = "null" if turns is None else f"a {type(turns).__name__}"
-        raise DataError(
-            f"Column {column!r} holds {held}; it must be a list of turns. Name the right one in column_map."
-        )
-    if not turns:
-        raise DataError(f"Column {column!r} holds no turns. Drop such rows with a filter_fn.")
-    return turns
-
-
-def _turn(turn: Any, index: int, keys: tuple[str, str], *, other: tuple[str, str], other_style: str) -> tuple[Any, Any]:
-    """Who speaks in a turn and what they say, under this style's two keys."""
-    who, what = keys
-    if type(turn) is dict and what in turn and turn.get(who) is not None:
-        return turn[who], turn[what]
-    if not isinstance(turn, Mapping):
-        raise DataError(f"Turn {index} is a {type(turn).__name__}; a turn is a dict with {listed(keys)}.")
-    # Arrow gives every turn all the keys that any turn has, so a null speaker is a missing one.
-    if turn.get(who) is None or what not in turn:
-        if turn.get(other[0]) is not None and other[1] in turn:
-            raise ColumnError(
-                f"Turn {index} has {listed(other)} instead of {listed(keys)}: this looks like the other layout. "
-                f"Set conversation_style: {other_style}, which is {_STYLE_CLASSES[other_style]}."
-            )
-        missing = [key for key in keys if key not in turn] or [who]
-        raise ColumnError(f"Turn {index} lacks {listed(missing)}; it needs {listed(keys)}, and has {listed(turn)}.")
-    return turn[who], turn[what]
-
-
-_STYLE_CLASSES = {"openai": "OpenAIToMessages", "sharegpt": "ShareGPTToMessages"}
+            messages.append(Message(role, openai_content(content, index, role), eot=not is_result))
+            if is_untrained(turn, index, role):
+                untrained.append(messages[-1])
+        result = _finished(messages, self.new_system_prompt, self.masking_strategy)
+        for message in untrained:
+            message.masked = True
+        return result
 
 
 def _finished(

@@ -12,7 +12,7 @@ Collate = Callable[[list[Mapping[str, Any]]], Mapping[str, Any]]
 class Transform(Protocol):
     """Turns one row (or sample) into a new one. It never changes its argument."""
 
-    def __call__(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    def __call__(self, sample: Mapping[str, Any], /) -> Mapping[str, Any]:
         """The new row."""
         ...
 

@@ -52,8 +52,8 @@ class SFTTransform:
         tokens, mask = result["tokens"], result["mask"]
         if len(tokens) == 0 or len(tokens) != len(mask):
             raise DataError(
-                f"The model_transform ({_name(self._model_transform)}) returned {len(tokens)} tokens and {len(mask)} mask "
-                "values. They have to be of equal length, above 0."
+                f"The model_transform ({_name(self._model_transform)}) returned {len(tokens)} tokens and {len(mask)} "
+                "mask values. They have to be of equal length, above 0."
             )
         result["labels"] = next_token_labels(tokens, mask).tolist()
         return result

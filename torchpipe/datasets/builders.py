@@ -70,7 +70,8 @@ def sft_dataset(
     """
     if packed and tokenizer.max_seq_len is None:
         raise ConfigError(
-            "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer (tokenizer.max_seq_len=...)."
+            "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer "
+            "(tokenizer.max_seq_len=...)."
         )
     if split_across_pack and not packed:
         raise ConfigError("split_across_pack=True has no effect without packed=True. Set both or neither.")
@@ -129,7 +130,9 @@ def chat_dataset(
         "openai": (OpenAIToMessages, "messages"),
     }
     if conversation_style not in styles:
-        raise ConfigError(f"Unsupported conversation style: {conversation_style!r}. There are {', '.join(map(repr, styles))}.")
+        raise ConfigError(
+            f"Unsupported conversation style: {conversation_style!r}. There are {', '.join(map(repr, styles))}."
+        )
     transform_class, key = styles[conversation_style]
     return sft_dataset(
         tokenizer,

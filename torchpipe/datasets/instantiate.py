@@ -7,9 +7,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from torchpipe._dotpath import resolve
-from torchpipe.data.ledger import SampleCounts
 from torchpipe._progress import track
 from torchpipe.config import instantiate
+from torchpipe.data.ledger import SampleCounts
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -26,7 +26,7 @@ def instantiate_dataset(cfg: DictConfig | Mapping[str, Any], tokenizer: Any) -> 
     """
     if not isinstance(cfg, DictConfig | Mapping) or "_component_" not in cfg:
         raise ConfigError(
-            f"A dataset section has to be one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is "
+            f"A dataset section is one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is a "
             f"{type(cfg).__name__}."
         )
     parameters = list(inspect.signature(resolve(cfg["_component_"])).parameters.values())

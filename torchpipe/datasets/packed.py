@@ -49,7 +49,9 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         split_across_pack: bool = False,
     ) -> None:
         if not isinstance(ds, RandomAccessDataSource):
-            raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
+            raise ConfigError(
+                f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}."
+            )
         if max_packs is not None and max_packs < 0:
             raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
         self.max_seq_len = max_seq_len
@@ -69,7 +71,9 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             sample = ds[index]
             tokens, labels = _as_list(sample["tokens"]), _as_list(sample["labels"])
             if len(tokens) != len(labels):
-                raise DataError(f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
+                raise DataError(
+                    f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many."
+                )
             try:
                 packs += planner.push(index, len(tokens))
             except DataError as error:

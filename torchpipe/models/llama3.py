@@ -6,7 +6,8 @@ from typing import Literal
 
 from torchpipe._dotpath import resolve
 from torchpipe.data.messages import Role
-from torchpipe.data.prompt_templates import PromptTemplateInterface, prompt_template as as_prompt_template
+from torchpipe.data.prompt_templates import PromptTemplateInterface
+from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
 from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, open_backend, read_special_tokens

@@ -28,26 +28,26 @@ def load_rows(source: str | Rows, **load_dataset_kwargs: Any) -> Rows:
         return _checked_object(source, load_dataset_kwargs)
     import datasets
 
+    name = describe_source(source, load_dataset_kwargs)
     try:
         rows = datasets.load_dataset(source, **load_dataset_kwargs)
     except Exception as error:
         raise _in_words(error, source, load_dataset_kwargs) from error
     if isinstance(rows, Mapping):
-        raise ConfigError(
-            f"{describe_source(source, load_dataset_kwargs)} has the splits {', '.join(map(str, rows))}. Name one: split=..."
-        )
+        raise ConfigError(f"{name} has the splits {', '.join(map(str, rows))}. Name one: split=...")
     if not isinstance(rows, RandomAccessDataSource):
         raise ConfigError(
-            f"{describe_source(source, load_dataset_kwargs)} gave a {type(rows).__name__}, which has no length or index: a "
-            "stream. Leave out streaming=True."
+            f"{name} gave a {type(rows).__name__}, which has no length or index: a stream. Leave out streaming=True."
         )
     if len(rows) == 0:
-        raise SourceError(f"{describe_source(source, load_dataset_kwargs)} holds no rows. Check the split and the file.")
+        raise SourceError(
+            f"{describe_source(source, load_dataset_kwargs)} holds no rows. Check the split and the file."
+        )
     return rows
 
 
 def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> str:
-    """The shortest name by which the user knows the source: its file, or the data set's name, with a split that cuts it.
+    """The shortest name by which the user knows the source: its file or the data set's name, and a split that cuts it.
 
     >>> describe_source("json", {"data_files": "chats.json", "split": "train[:90%]"})
     'chats.json (train[:90%])'
@@ -70,13 +70,13 @@ def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows
     options = {key: value for key, value in load_dataset_kwargs.items() if (key, value) != ("split", "train")}
     if options:
         raise ConfigError(
-            f"The source is a {type(source).__name__}, not a name for load_dataset, so {', '.join(sorted(options))} would "
-            "be ignored. Leave them out, or give source as a name such as 'json'."
+            f"The source is a {type(source).__name__}, not a name for load_dataset, so {', '.join(sorted(options))} "
+            "would be ignored. Leave them out, or give source as a name such as 'json'."
         )
     if isinstance(source, Mapping | bytes) or not isinstance(source, RandomAccessDataSource):
         raise ConfigError(
-            f"The source is a {type(source).__name__}. It has to be a name for load_dataset, or an object with __len__ and "
-            "__getitem__ that gives rows by number (a _component_ may build one)."
+            f"The source is a {type(source).__name__}. It has to be a name for load_dataset, or an object with __len__ "
+            "and __getitem__ that gives rows by number (a _component_ may build one)."
         )
     if len(source) == 0:
         raise SourceError(f"The source, a {type(source).__name__}, holds no rows.")
@@ -95,10 +95,15 @@ def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, A
         if fault:
             return SourceError(fault)
     if isinstance(error, TypeError):
-        return ConfigError(f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys.")
+        return ConfigError(
+            f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
+        )
     first_line = (str(error.__cause__ or error).splitlines() or [""])[0]
     what = "holds no rows in that split" if "corresponds to no data" in first_line else "can't be loaded"
-    return SourceError(f"{name} {what}: {first_line or type(error).__name__}. Check source={source!r} and {_options(load_dataset_kwargs)}")
+    return SourceError(
+        f"{name} {what}: {first_line or type(error).__name__}. Check source={source!r} and "
+        f"{_options(load_dataset_kwargs)}"
+    )
 
 
 def _options(load_dataset_kwargs: Mapping[str, Any]) -> str:
@@ -150,7 +155,9 @@ def _fault_in_text(path: Path, text: str, *, first_line: int) -> str | None:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        return f"{path}, line {line} is not valid JSON: {error.msg} at column {error.colno}. Correct or delete that line."
+        return (
+            f"{path}, line {line} is not valid JSON: {error.msg} at column {error.colno}. Correct or delete that line."
+        )
     except RecursionError:
         return f"{path}, line {first_line} nests deeper than can be read. Correct or delete that line."
     if "\\u" in text:
@@ -158,7 +165,7 @@ def _fault_in_text(path: Path, text: str, *, first_line: int) -> str | None:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError:
             return (
-                f"{path}, line {first_line} holds a lone surrogate (half of a \\ud83d\\ude00 pair), which has no UTF-8 form. "
-                "Correct or delete that line."
+                f"{path}, line {first_line} holds a lone surrogate (half of a \\ud83d\\ude00 pair), which has no UTF-8 "
+                "form. Correct or delete that line."
             )
     return None

@@ -9,7 +9,7 @@ from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
 
 if TYPE_CHECKING:
-    import tokenizers
+    pass
 
 
 class HuggingFaceBackend:
@@ -66,17 +66,28 @@ def _read_spec(path: Path) -> dict[str, Any]:
             f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a tokenizer.json."
         ) from error
     except ValueError as error:
-        raise TokenizerError(f"{path} is not JSON ({error}). Give the path of a Hugging Face tokenizer.json.") from error
+        raise TokenizerError(
+            f"{path} is not JSON ({error}). Give the path of a Hugging Face tokenizer.json."
+        ) from error
     if not isinstance(spec, dict) or "model" not in spec or "added_tokens" not in spec:
-        raise TokenizerError(f"{path} has no `model` and `added_tokens`: it is JSON, but not a Hugging Face tokenizer.json.")
+        raise TokenizerError(
+            f"{path} has no `model` and `added_tokens`: it is JSON, but not a Hugging Face tokenizer.json."
+        )
     return spec
 
 
 def _forget_unreachable_pieces(model: dict[str, Any], control_tokens: dict[str, int]) -> None:
-    """Takes control tokens out of a byte-pair vocabulary that lists them too; no merge makes them, only a whole-word match could."""
+    """Takes control tokens out of a byte-pair vocabulary that lists them too.
+
+    No merge makes them; only a match of a whole word could.
+    """
     vocab = model.get("vocab")
     if model.get("type") == "BPE" and isinstance(vocab, dict):
-        made = {merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in model.get("merges", ())}
+        made = {
+            merge.replace(" ", "") if isinstance(merge, str) else "".join(merge) for merge in model.get("merges", ())
+        }
         model["vocab"] = {
-            piece: token_id for piece, token_id in vocab.items() if piece not in control_tokens or piece in made or len(piece) == 1
+            piece: token_id
+            for piece, token_id in vocab.items()
+            if piece not in control_tokens or piece in made or len(piece) == 1
         }

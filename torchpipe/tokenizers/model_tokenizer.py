@@ -53,7 +53,9 @@ class ChatFormatTokenizer:
         mask_policy: MaskPolicy = "message",
     ) -> None:
         if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
-            raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit.")
+            raise ConfigError(
+                f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit."
+            )
         for name, value, allowed in (
             ("truncation_type", truncation_type, ("left", "right")),
             ("mask_policy", mask_policy, get_args(MaskPolicy)),
@@ -80,9 +82,7 @@ class ChatFormatTokenizer:
         """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those."""
         return [self.bos_id] * add_bos + self.backend.encode(text) + [self.eos_id] * add_eos
 
-    def decode(
-        self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True
-    ) -> str:
+    def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
         """Text of ids.
 
         Args:
@@ -132,7 +132,8 @@ class ChatFormatTokenizer:
         """
         if "messages" not in sample:
             raise ColumnError(
-                f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should return them."
+                f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
+                "return them."
             )
         rest = {key: value for key, value in sample.items() if key != "messages"}
         tokens, mask = self._tokenize(sample["messages"], not inference)
@@ -143,7 +144,7 @@ class ChatFormatTokenizer:
 
     def _tokenize(self, messages: Sequence[Message], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
         if self.prompt_template is not None:
-            messages = self.prompt_template(messages, inference=not add_end_tokens)
+            messages = self.prompt_template(list(messages), inference=not add_end_tokens)
         segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
         return tokens_and_mask(segments, messages, self.mask_policy)
 
@@ -183,7 +184,9 @@ def read_special_tokens(path: str | Path) -> dict[str, int]:
         tokens = json.loads(Path(path).read_text(encoding="utf-8"))["added_tokens"]
         return {token["content"]: int(token["id"]) for token in tokens}
     except OSError as error:
-        raise SourceError(f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path.") from error
+        raise SourceError(
+            f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path."
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise TokenizerError(
             f"{path} has no list `added_tokens` of objects with `content` and `id` ({type(error).__name__}: {error}). "
@@ -199,15 +202,16 @@ def _control_ids(backend: Backend, chat_format: ChatFormat, given: Mapping[str, 
     else:
         ids = {text: backend.num_tokens + offset for offset, text in enumerate(chat_format.control_tokens)}
     if chat_format.pad not in ids:
-        raise TokenizerError(f"{backend.name}: the {chat_format.name} format pads with {chat_format.pad!r}, which has no id.")
+        raise TokenizerError(
+            f"{backend.name}: the {chat_format.name} format pads with {chat_format.pad!r}, which has no id."
+        )
     taken = {text: token_id for text, token_id in ids.items() if 0 <= token_id < backend.num_tokens}
     if given is not None and taken:
         raise TokenizerError(
-            f"{len(taken)} control tokens have ids below {backend.num_tokens}, which are ordinary tokens of {backend.name}: "
-            f"{dict(list(taken.items())[:3])}. Ordinary text would forge them; number them from {backend.num_tokens}."
+            f"{len(taken)} control tokens have ids below {backend.num_tokens}, which are ordinary tokens of "
+            f"{backend.name}: {dict(list(taken.items())[:3])}. Ordinary text would forge them; number them from "
+            f"{backend.num_tokens}."
         )
     if len(set(ids.values())) != len(ids):
         raise TokenizerError(f"{backend.name}: two control tokens share one id. Give each its own.")
     return ids
-
-

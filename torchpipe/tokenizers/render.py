@@ -11,8 +11,9 @@ from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
 MaskPolicy = Literal["message", "sampled"]
 """Which tokens of a message that is to be trained are trained.
 
-``"message"``: all of them, header included (torchtune's rule). ``"sampled"``: what the model itself would sample, so not
-the header, which the prompt already holds at inference. Under both, what starts and ends the document is not trained.
+``"message"``: all of them, header included (torchtune's rule). ``"sampled"``: what the model itself would sample, so
+not the header, which the prompt already holds at inference. Under both, what starts and ends the document is not
+trained.
 """
 
 

@@ -11,12 +11,12 @@ from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
 
 if TYPE_CHECKING:
-    import tiktoken
+    pass
 
 MAX_SPACE_RUN = 25_000
-"""White space in a row that the library's regex engine is given at once; its stack overflows at a few hundred thousand."""
+"""White space in a row that the library's regex engine is given at once; its stack overflows at a few 100,000."""
 
-_LONG_SPACE_RUN = re.compile(r"\s{%d}" % MAX_SPACE_RUN)
+_LONG_SPACE_RUN = re.compile(rf"\s{{{MAX_SPACE_RUN}}}")
 
 
 class TikTokenBackend:
@@ -59,11 +59,13 @@ class TikTokenBackend:
 
 
 def _read_ranks(path: Path) -> dict[bytes, int]:
-    """Bytes to rank. Read here, since the library's own reader keeps a cache by path and would serve a changed file stale."""
+    """Bytes to rank. Read here: the library's own reader caches by path, and would serve a changed file stale."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a rank file.") from error
+        raise SourceError(
+            f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a rank file."
+        ) from error
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line:
@@ -77,7 +79,9 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
                 "a Hugging Face tokenizer file ends in .json, a SentencePiece one is read by another class."
             ) from None
     if not ranks or sorted(ranks.values()) != list(range(len(ranks))):
-        raise TokenizerError(f"{path} holds {len(ranks)} ranks that don't run from 0 without a gap: the file is cut or mixed.")
+        raise TokenizerError(
+            f"{path} holds {len(ranks)} ranks that don't run from 0 without a gap: the file is cut or mixed."
+        )
     return ranks
 
 

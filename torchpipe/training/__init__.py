@@ -1,6 +1,6 @@
 """What recipes share: batches in a resumable order, checkpoints, evaluation, the log, seeds."""
 
-from torchpipe.training.batches import epoch_order, num_trained, step_batches, to_device, with_padding
+from torchpipe.training.batches import collater, epoch_order, num_trained, step_batches, to_device
 from torchpipe.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from torchpipe.training.evaluation import mean_loss
 from torchpipe.training.metrics import TrainingLog
@@ -9,6 +9,7 @@ from torchpipe.training.seed import set_seed
 __all__ = [
     "TrainingLog",
     "checkpoints",
+    "collater",
     "epoch_order",
     "load_checkpoint",
     "mean_loss",
@@ -17,5 +18,4 @@ __all__ = [
     "set_seed",
     "step_batches",
     "to_device",
-    "with_padding",
 ]

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.collate.packed import padded_collate_packed
 
 
 def epoch_order(num_rows: int, *, seed: int, epoch: int, shuffle: bool) -> list[int]:
@@ -57,8 +58,17 @@ def step_batches(
         yield step
 
 
-def with_padding(collate_fn: Callable[..., Any], padding_idx: int) -> Callable[[list[Any]], Any]:
-    """The collater with ``padding_idx`` and ``ignore_idx`` given, where it takes them."""
+def collater(
+    sample: Mapping[str, Any], model: Any, collate_fn: Callable[..., Any], *, padding_idx: int
+) -> Callable[[list[Any]], Any]:
+    """The function that makes batches of samples like ``sample`` for ``model``.
+
+    Packed samples (they have ``seq_lens``) go to ``padded_collate_packed``, with the kind of mask that the model names
+    in ``packed_mask`` (dense where it names none). Others go to ``collate_fn``, which is given ``padding_idx`` and
+    ``ignore_idx`` where it takes them.
+    """
+    if "seq_lens" in sample:
+        return partial(padded_collate_packed, mask=getattr(model, "packed_mask", "dense"))
     parameters = inspect.signature(collate_fn).parameters
     known = {"padding_idx": padding_idx, "ignore_idx": IGNORE_INDEX}
     return partial(collate_fn, **{name: value for name, value in known.items() if name in parameters})

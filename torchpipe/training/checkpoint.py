@@ -79,9 +79,13 @@ def load_checkpoint(
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         saved = torch.load(folder / "optimizer.pt", weights_only=True)
     except Exception as error:
-        raise CheckpointError(f"The checkpoint {folder} can't be read: {error}. Remove it to go on from an earlier one.") from error
+        raise CheckpointError(
+            f"The checkpoint {folder} can't be read: {error}. Remove it to go on from an earlier one."
+        ) from error
     if state.get("version") != FORMAT_VERSION:
-        raise CheckpointError(f"The checkpoint {folder} has format {state.get('version')}; this version reads {FORMAT_VERSION}.")
+        raise CheckpointError(
+            f"The checkpoint {folder} has format {state.get('version')}; this version reads {FORMAT_VERSION}."
+        )
     before = state["depends_on"]
     changed = [
         f"{key} was {before.get(key)!r} and is {depends_on.get(key)!r}"

@@ -16,17 +16,19 @@ class TrainingLog:
     """A context manager that reports optimizer steps.
 
     On a terminal it draws one progress bar; elsewhere it prints a line every ``every`` steps. Each step is one JSON
-    line in ``path``, which is appended to.
+    line in ``path``.
 
     Args:
-        path: the JSON lines file.
-        num_steps: steps of the whole run; done_steps: those that an earlier process did.
+        path: the JSON lines file. Lines of steps up to ``done_steps`` are kept, later ones are written anew.
+        num_steps: steps of the whole run; done_steps: those that an earlier process did and saved.
         every: steps between printed lines, where there is no terminal.
     """
 
     def __init__(self, path: Path, *, num_steps: int, done_steps: int, every: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
+        kept = _lines_up_to(path, done_steps)
+        self._file = path.open("w", encoding="utf-8")
+        self._file.writelines(kept)
         self._num_steps = num_steps
         self._every = max(1, every)
         self._trained_tokens = 0
@@ -64,23 +66,30 @@ class TrainingLog:
         seconds, self._clock = now - self._clock, now
         self._trained_tokens += trained_tokens
         rate = tokens / max(seconds, 1e-9)
-        self.write({"step": step, "loss": loss, "tokens_per_second": round(rate), "trained_tokens": trained_tokens})
+        self._write({"step": step, "loss": loss, "tokens_per_second": round(rate), "trained_tokens": trained_tokens})
         numbers = f"loss {loss:.3f}  {rate:,.0f} tokens/s  {self._trained_tokens:,} trained tokens"
         self._bar.update(self._task, completed=step, numbers=numbers)
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
             print(f"step {step}/{self._num_steps}  {numbers}", flush=True)
 
-    def say(self, text: str) -> None:
-        """Prints a line above the bar, never wrapped."""
-        self._bar.console.print(text, soft_wrap=True, markup=False, highlight=False) if not self._bar.disable else print(
-            text, flush=True
-        )
+    def validation(self, step: int, *, loss: float) -> None:
+        """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate."""
+        self._write({"step": step, "held_out_loss": loss})
+        text = f"step {step}/{self._num_steps}  held-out loss {loss:.3f}"
+        if self._bar.disable:
+            print(text, flush=True)
+        else:
+            self._bar.console.print(text, soft_wrap=True, markup=False, highlight=False)
+        self._clock = time.perf_counter()
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Appends one JSON line to the file."""
+    def _write(self, record: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
 
-    def restart_clock(self) -> None:
-        """Leaves what was done since the last step (validation, saving) out of the next step's rate."""
-        self._clock = time.perf_counter()
+
+def _lines_up_to(path: Path, step: int) -> list[str]:
+    """The file's lines of steps up to ``step``. A last line that a kill cut short is left out."""
+    if step == 0 or not path.exists():
+        return []
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in lines if json.loads(line)["step"] <= step]

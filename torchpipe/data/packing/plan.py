@@ -10,8 +10,11 @@ import numpy as np
 from torchpipe.errors import ConfigError, DataError
 
 Strategy = Literal["next_fit", "concat_then_split"]
-"""``next_fit``: in order, a sample that does not fit closes the pack. ``concat_then_split``: in order, packs cut exactly
-at the capacity, so a sample may go on in the next one. Both are torchtune's orders (``split_across_pack`` False, True)."""
+"""How packs are filled. Both are torchtune's orders (``split_across_pack`` False and True).
+
+``next_fit``: in order; a sample that does not fit closes the pack. ``concat_then_split``: in order, cut exactly at the
+capacity, so a sample may go on in the next pack.
+"""
 
 
 class Span(NamedTuple):
