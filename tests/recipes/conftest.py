@@ -1,0 +1,66 @@
+"""Fixtures of the recipe tests: the recipe as a function, and a command line in a fresh process."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+
+@pytest.fixture(scope="session")
+def sft(repository: Path) -> ModuleType:
+    """recipes/sft.py as a module; ``sft.main(cfg)`` trains."""
+    spec = importlib.util.spec_from_file_location("sft_recipe", repository / "recipes" / "sft.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tiny_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
+    """Function (**overrides) -> configs/tiny/sft.yaml on the sample chats, small enough for a test.
+
+    A double underscore stands for a dot: ``dataset__packed=False``.
+    """
+
+    def build(**overrides: Any) -> DictConfig:
+        config = OmegaConf.load(repository / "configs" / "tiny" / "sft.yaml")
+        small = {
+            "data_file": str(repository / "torchpipe" / "assets" / "sample_chats.json"),
+            "output_dir": str(tmp_path / "out"),
+            "dataset.split": "train[:24]",
+            "dataset_val.split": "train[-8:]",
+            "run_val_every_n_steps": None,
+            "save_every_n_steps": None,
+            "model.num_layers": 1,
+            "model.embed_dim": 32,
+            "model.intermediate_dim": 64,
+            "num_rows_for_training_loss": 8,
+            "max_generated_tokens": 4,
+        }
+        for key, value in {**small, **{k.replace("__", "."): v for k, v in overrides.items()}}.items():
+            OmegaConf.update(config, key, value)
+        assert isinstance(config, DictConfig)
+        return config
+
+    return build
+
+
+@pytest.fixture
+def torchpipe_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Function (*words, cwd=) -> the finished `torchpipe ...` process, its output as text."""
+
+    def run(*words: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "torchpipe.cli.main", *map(str, words)]
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+    return run

@@ -1,0 +1,233 @@
+"""The sft recipe: it trains, it resumes to the bit, and it says no before a model is built."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file
+
+from torchpipe import config
+from torchpipe.data import padded_collate_packed, padded_collate_sft
+from torchpipe.datasets import instruct_dataset
+from torchpipe.errors import CheckpointError, ConfigError, DataError, SourceError
+from torchpipe.models.tiny import tiny_llama3, tiny_tokenizer
+from torchpipe.modules.losses import LinearCrossEntropyLoss
+from torchpipe.training import mean_loss, set_seed
+
+Build = Callable[..., DictConfig]
+
+
+def weights_of(output_dir: str) -> dict[str, torch.Tensor]:
+    newest = sorted((Path(output_dir) / "checkpoints").iterdir())[-1]
+    return load_file(newest / "model.safetensors")
+
+
+def same_weights(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_training_overfits_a_few_chats_and_says_so(
+    sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = tiny_config(dataset__split="train[:4]", epochs=60, batch_size=1, model__embed_dim=64, optimizer__lr=1e-2)
+    sft.main(cfg)
+    out = capsys.readouterr().out
+    before, after = (float(part.split()[-2]) for part in out.split("training loss: ")[1].split("\n")[0].split(","))
+    assert after < 0.5 * before
+    assert "held-out loss:" in out
+    assert "generation from the prompt of the first training row:" in out
+    log = [json.loads(line) for line in (Path(cfg.output_dir) / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["loss"] < 0.5 * log[0]["loss"]
+
+
+def test_the_first_sample_is_shown_with_what_is_trained(
+    sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sft.main(tiny_config(max_steps=1))
+    out = capsys.readouterr().out
+    assert "training rows: 24 rows" in out
+    assert "held-out rows: 8 rows" in out
+    trained = next(line for line in out.splitlines() if line.lstrip().startswith("trained"))
+    assert "Rinse the rice in cold water" in trained
+    assert trained.endswith("<|eot_id|>")
+    assert "<|start_header_id|>" not in trained
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_stop_and_resume_gives_the_same_weights_to_the_bit(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path, packed: bool
+) -> None:
+    options: dict[str, Any] = {"dataset__packed": packed, "dataset_val__packed": packed, "batch_size": 2, "epochs": 3}
+    whole = tiny_config(output_dir=str(tmp_path / "whole"), max_steps=7, **options)
+    sft.main(whole)
+    for steps in (2, 5, 7):
+        sft.main(tiny_config(output_dir=str(tmp_path / "parts"), max_steps=steps, resume=True, **options))
+    assert same_weights(weights_of(whole.output_dir), weights_of(str(tmp_path / "parts")))
+    logs = [
+        [(line["step"], line["loss"]) for line in map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())]
+        for name in ("whole", "parts")
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_a_new_process_resumes_to_the_bit(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path, torchpipe_command: Callable[..., Any]
+) -> None:
+    whole = tiny_config(output_dir=str(tmp_path / "whole"), max_steps=4, batch_size=2)
+    parts = tiny_config(output_dir=str(tmp_path / "parts"), max_steps=4, batch_size=2)
+    for name, cfg in (("whole", whole), ("parts", parts)):
+        OmegaConf.save(cfg, tmp_path / f"{name}.yaml")
+    assert torchpipe_command("run", "sft", "--config", "whole.yaml").returncode == 0
+    assert torchpipe_command("run", "sft", "--config", "parts.yaml", "max_steps=2").returncode == 0
+    resumed = torchpipe_command("run", "sft", "--config", "parts.yaml", "resume=true")
+    assert "resumed at step 2 of 4" in resumed.stdout
+    assert same_weights(weights_of(whole.output_dir), weights_of(parts.output_dir))
+
+
+def test_accumulation_gives_the_gradient_of_one_big_batch(sft: ModuleType, tiny_config: Build, tmp_path: Path) -> None:
+    """Rows of very different trained lengths: a mean of micro-batch means would weigh them wrongly."""
+    found = []
+    for name, batch_size, accumulation in (("big", 4, 1), ("split", 1, 4)):
+        cfg = tiny_config(
+            output_dir=str(tmp_path / name),
+            dataset__packed=False,
+            dataset_val__packed=False,
+            batch_size=batch_size,
+            gradient_accumulation_steps=accumulation,
+            max_steps=2,
+        )
+        OmegaConf.update(cfg, "optimizer", {"_component_": "torch.optim.SGD", "lr": 0.5}, merge=False)
+        sft.main(cfg)
+        found.append(weights_of(cfg.output_dir))
+    for name in found[0]:
+        torch.testing.assert_close(found[0][name], found[1][name], rtol=1e-5, atol=1e-6)
+
+
+def test_packed_and_unpacked_rows_have_the_same_loss_on_the_same_weights(shared_data: Path) -> None:
+    tokenizer = tiny_tokenizer(max_seq_len=1024)
+    set_seed(0)
+    model = tiny_llama3(tokenizer.vocab_size)
+    loss_fn = LinearCrossEntropyLoss()
+    loss_fn.set_model_output(model)
+    found = {}
+    for packed in (False, True):
+        rows = instruct_dataset(
+            tokenizer,
+            source="json",
+            data_files=str(shared_data / "gsm8k" / "train.jsonl"),
+            split="train[:40]",
+            column_map={"input": "question", "output": "answer"},
+            packed=packed,
+        )
+        samples = [rows[i] for i in range(len(rows))]
+        for mask in ("dense", "varlen") if packed else ("none",):
+            batches: Any = (
+                [padded_collate_packed(samples[i : i + 2], mask=mask) for i in range(0, len(samples), 2)]  # pyright: ignore[reportArgumentType]
+                if packed
+                else [padded_collate_sft(samples[i : i + 5]) for i in range(0, len(samples), 5)]
+            )
+            found[mask] = mean_loss(model, loss_fn, batches, torch.device("cpu"))
+    assert found["dense"] == pytest.approx(found["none"], rel=1e-5)
+    assert found["varlen"] == pytest.approx(found["none"], rel=1e-5)
+
+
+def test_validation_is_logged_and_changes_nothing(sft: ModuleType, tiny_config: Build, tmp_path: Path) -> None:
+    plain = tiny_config(output_dir=str(tmp_path / "plain"), max_steps=3, batch_size=2)
+    validated = tiny_config(output_dir=str(tmp_path / "val"), max_steps=3, batch_size=2, run_val_every_n_steps=2)
+    sft.main(plain)
+    sft.main(validated)
+    assert same_weights(weights_of(plain.output_dir), weights_of(validated.output_dir))
+    log = [json.loads(line) for line in (tmp_path / "val" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log if "held_out_loss" in line] == [2]
+
+
+def test_checkpoints_are_kept_as_told(sft: ModuleType, tiny_config: Build) -> None:
+    cfg = tiny_config(batch_size=1, max_steps=6, save_every_n_steps=2, keep_last_n_checkpoints=2)
+    sft.main(cfg)
+    names = sorted(entry.name for entry in (Path(cfg.output_dir) / "checkpoints").iterdir())
+    assert names == ["step_00000004", "step_00000006"]
+
+
+# Refusals
+
+
+def test_an_earlier_run_is_not_overwritten_unasked(sft: ModuleType, tiny_config: Build) -> None:
+    sft.main(tiny_config(max_steps=1))
+    with pytest.raises(CheckpointError, match=r"already holds a run, up to step_00000001. resume=true goes on"):
+        sft.main(tiny_config(max_steps=1))
+    sft.main(tiny_config(max_steps=1, overwrite=True))
+
+
+def test_resuming_with_other_batches_is_refused_by_naming_the_field(sft: ModuleType, tiny_config: Build) -> None:
+    sft.main(tiny_config(max_steps=1, batch_size=2))
+    with pytest.raises(CheckpointError, match="batch_size was 2 and is 4; seed was 0 and is 1"):
+        sft.main(tiny_config(max_steps=2, batch_size=4, seed=1, resume=True))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "sentence"),
+    [
+        ({"data_file": "gone.json"}, SourceError, "There is no file gone.json"),
+        ({"dataset__conversation_column": "chats"}, DataError, r"Row 0 of .*sample_chats.json.*'chats'"),
+        ({"dataset__conversation_style": "sharegpt"}, DataError, "conversation_style: openai"),
+        ({"tokenizer__max_seq_len": None}, ConfigError, "max_seq_len has to be set on the tokenizer"),
+        ({"batch_size": 0}, ConfigError, "batch_size is 0"),
+        ({"save_every_n_steps": -1}, ConfigError, "save_every_n_steps is -1"),
+        ({"batchsize": 4}, ConfigError, "'batchsize' is not a key of this recipe. Did you mean 'batch_size'"),
+        ({"loss": None}, ConfigError, "The config has no 'loss'"),
+        ({"device": "cuda"}, ConfigError, "torch sees no CUDA device"),
+        ({"resume": True, "overwrite": True}, ConfigError, "Set one of them"),
+        ({"dataset_val": None, "run_val_every_n_steps": 2}, ConfigError, "there is no dataset_val"),
+        ({"collate_fn": "torchpipe.data.padded_colate_sft"}, ConfigError, "padded_collate_sft"),
+        ({"tokenizer__max_seq_len": 12, "dataset__packed": False}, ConfigError, "no token is trained"),
+    ],
+)
+def test_a_bad_input_is_one_sentence_before_a_model_is_built(
+    sft: ModuleType, tiny_config: Build, overrides: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        sft.main(tiny_config(**{"model__embed_dim": -1, **overrides}))  # that model can't be built
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"model__vocab_size": 300}, "the model has 300 embeddings"),
+        ({"model__max_seq_len": 64}, "the model takes 64"),
+    ],
+)
+def test_a_model_that_the_rows_do_not_fit_is_refused(
+    sft: ModuleType, tiny_config: Build, overrides: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        sft.main(tiny_config(**overrides))
+
+
+def test_several_processes_are_refused(
+    sft: ModuleType, tiny_config: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="one device and was started as several processes"):
+        sft.main(tiny_config())
+
+
+def test_a_refusal_is_one_plain_sentence_on_the_command_line(
+    tmp_path: Path, torchpipe_command: Callable[..., Any]
+) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [\n')
+    result = torchpipe_command("run", "sft", "--config", "tiny/sft", "data_file=bad.jsonl", "output_dir=out")
+    assert result.returncode == 1
+    assert "bad.jsonl, line 2 is not valid JSON" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_every_shipped_config_builds_its_parts(repository: Path) -> None:
+    configs = sorted((repository / "configs").rglob("*.yaml"))
+    assert configs
+    for file in configs:
+        config.validate(OmegaConf.load(file))
