@@ -1,5 +1,6 @@
 """SFTDataset: thin over load_dataset, nothing tokenised before it is asked for, errors that name the row."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import datasets
 import pytest
 from torch.utils.data import DataLoader
 
+from torchpipe.config import Configurable
 from torchpipe.data import InputOutputToMessages, Message, OpenAIToMessages, padded_collate_sft
 from torchpipe.datasets import SFTDataset, SFTTransform
 from torchpipe.errors import ConfigError, DataError, SourceError
@@ -99,6 +101,27 @@ def test_any_object_with_length_and_index_is_a_source() -> None:
     assert [sample["tokens"] for sample in dataset] == [dataset[0]["tokens"], dataset[1]["tokens"]]
     with pytest.raises(IndexError, match="Row 2 was asked for, and list has 2 rows"):
         dataset[2]
+
+
+class TwoChats(Configurable):
+    """A storage of one's own, described by a value."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(Configurable.Config):
+        greeting: str
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return chat(f"{self.config.greeting} {index}")
+
+
+def test_a_config_value_is_built_into_a_source() -> None:
+    dataset = SFTDataset(
+        source=TwoChats.Config(greeting="hi"), message_transform=OpenAIToMessages(), model_transform=tiny_tokenizer()
+    )
+    assert "hi 1" in tiny_tokenizer().decode(dataset[1]["tokens"])
 
 
 def test_filtering_comes_before_any_transform(chats: str) -> None:

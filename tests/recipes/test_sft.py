@@ -230,4 +230,6 @@ def test_every_shipped_config_builds_its_parts(repository: Path) -> None:
     configs = sorted((repository / "configs").rglob("*.yaml"))
     assert configs
     for file in configs:
-        config.validate(OmegaConf.load(file))
+        loaded = OmegaConf.load(file)
+        assert isinstance(loaded, DictConfig)
+        config.validate(loaded)

@@ -15,7 +15,7 @@ from torchpipe.data.protocols import Transform
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.errors import ConfigError
-from torchpipe.sources import Rows
+from torchpipe.sources import Source
 
 Strategy = MaskingStrategy | str | None
 
@@ -45,7 +45,7 @@ class MaskedMessages:
 def sft_dataset(
     tokenizer: Any,
     *,
-    source: str | Rows,
+    source: Source,
     message_transform: Transform,
     filter_fn: Callable[..., bool] | None = None,
     packed: bool = False,
@@ -99,7 +99,7 @@ def sft_dataset(
 def chat_dataset(
     tokenizer: Any,
     *,
-    source: str | Rows,
+    source: Source,
     conversation_column: str,
     conversation_style: Literal["sharegpt", "openai"],
     train_on_input: bool | None = None,
@@ -154,7 +154,7 @@ def chat_dataset(
 def instruct_dataset(
     tokenizer: Any,
     *,
-    source: str | Rows,
+    source: Source,
     column_map: dict[str, str] | None = None,
     train_on_input: bool | None = None,
     new_system_prompt: str | None = None,
@@ -195,7 +195,7 @@ def instruct_dataset(
 def alpaca_dataset(
     tokenizer: Any,
     *,
-    source: str | Rows = "tatsu-lab/alpaca",
+    source: Source = "tatsu-lab/alpaca",
     column_map: dict[str, str] | None = None,
     train_on_input: bool | None = None,
     packed: bool = False,

@@ -9,14 +9,15 @@ from torch.utils.data import Dataset
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import Rows, describe_source, load_rows
+from torchpipe.sources import Rows, Source, describe_source, load_rows
 
 
 class SFTDataset(Dataset[dict[str, Any]]):
     """Rows of a source, turned into samples when they are asked for. Construction tokenises nothing.
 
     Args:
-        source: a name for ``load_dataset``, or any object with ``__len__`` and ``__getitem__``.
+        source: a name for ``load_dataset``, or any object with ``__len__`` and ``__getitem__``, or a
+            ``Configurable.Config`` that builds one.
         message_transform: row to ``{"messages": [...]}``.
         model_transform: the tokenizer or multimodal transform.
         filter_fn: keeps the rows for which it is true; runs once, before any transform.
@@ -38,7 +39,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
     def __init__(
         self,
         *,
-        source: str | Rows,
+        source: Source,
         message_transform: Transform,
         model_transform: Transform,
         filter_fn: Callable[..., bool] | None = None,

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
+Source = str | Rows | Configurable.Config
 
 
-def load_rows(source: str | Rows, **load_dataset_kwargs: Any) -> Rows:
+def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     """The rows of a source.
 
     Args:
-        source: a name for ``load_dataset`` ("json", a folder, a Hub repository), or any object with ``__len__`` and
-            ``__getitem__``, which is returned as it is.
+        source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
+            ``__getitem__``, which is returned as it is; or a ``Configurable.Config`` whose ``build()`` gives one.
         load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Raises:
@@ -67,6 +69,8 @@ def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> s
 
 
 def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows:
+    if isinstance(source, Configurable.Config):
+        source = source.build()
     options = {key: value for key, value in load_dataset_kwargs.items() if (key, value) != ("split", "train")}
     if options:
         raise ConfigError(
