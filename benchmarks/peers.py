@@ -1,0 +1,57 @@
+"""The environment of torchtune, which is measured in processes of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REQUIREMENTS = Path(__file__).with_name("peers.txt")
+
+
+def torchtune_python() -> Path:
+    """The Python of torchtune's environment, which is made on first use.
+
+    It lies in ``.peers/torchtune``; TORCHPIPE_PEERS names another folder than ``.peers``. TORCH_INDEX names a package
+    index to take torch from, as for ``make``.
+
+    Raises:
+        RuntimeError: an environment is there, but with other versions than ``peers.txt`` has.
+    """
+    folder = Path(os.environ.get("TORCHPIPE_PEERS", REPOSITORY / ".peers")) / "torchtune"
+    python = folder / "bin" / "python"
+    if not _versions(python):
+        _install(folder, python)
+    wanted = dict(line.split("==") for line in requirements())
+    found = {name: version.split("+")[0] for name, version in _versions(python).items()}
+    if found != wanted:
+        raise RuntimeError(
+            f"{folder} holds {found}, and {REQUIREMENTS.name} asks for {wanted}. Delete {folder} to make it anew."
+        )
+    return python
+
+
+def requirements() -> list[str]:
+    """The lines ``name==version`` of ``peers.txt``, torch first."""
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _versions(python: Path) -> dict[str, str]:
+    """Versions of the required packages; empty without an environment that has them all."""
+    names = [line.split("==")[0] for line in requirements()]
+    code = f"from importlib.metadata import version; print(*(version(name) for name in {names!r}))"
+    if not python.exists():
+        return {}
+    result = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return dict(zip(names, result.stdout.split(), strict=True)) if result.returncode == 0 else {}
+
+
+def _install(folder: Path, python: Path) -> None:
+    print(f"Installing torchtune into {folder}; this happens once and takes minutes ...", file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    torch, *others = requirements()
+    index = os.environ.get("TORCH_INDEX")
+    subprocess.run([*pip, *(["-i", index] if index else []), torch], check=True)
+    subprocess.run([*pip, *others], check=True)

@@ -1,0 +1,256 @@
+"""Measures torchpipe against torchtune and against its own limits, and prints one table of ratios.
+
+    make bench
+
+Every measurement is a fresh process on one thread; what is compared takes turns. It needs the shared data folder
+(TORCHPIPE_TEST_DATA) and, once, a few minutes to install torchtune (see ``peers.py``). The table also goes to
+``runs/bench.md``. On a machine that does other work, ratios hold better than figures, and neither holds well.
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from peers import REPOSITORY, requirements, torchtune_python
+from report import Result, table
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+FEW, MANY = 5, 10
+"""Pairs of runs, and pairs where a ratio may be within a factor of 1.5 of its goal."""
+
+
+class Bench:
+    """What the measurements share: the two environments, the inputs, and a folder for what they write.
+
+    Args:
+        peer: torchtune's Python.
+        scratch: an empty folder.
+    """
+
+    def __init__(self, peer: Path, scratch: Path) -> None:
+        self.pythons = {"torchpipe": Path(sys.executable), "torchtune": peer}
+        self.scratch = scratch
+        self.gsm8k = DATA / "gsm8k" / "train.jsonl"
+        self.tokenizer = _tokenizer_file()
+
+    def run(self, package: str, script: str, *arguments: str | Path) -> Any:
+        """The JSON that a script of this folder prints last, run in a package's environment on one thread."""
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HF_DATASETS_CACHE": str(self.scratch / package),
+        }
+        command = [self.pythons[package], HERE / script, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if result.returncode:
+            raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{result.stderr}")
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def taking_turns(self, measures: Sequence[Callable[[], Any]], rounds: int) -> list[list[Any]]:
+        """What each measure gave in every round; the order is turned round after each, so none is always first."""
+        gave: list[list[Any]] = [[] for _ in measures]
+        for number in range(rounds):
+            for index in range(len(measures))[:: 1 if number % 2 == 0 else -1]:
+                gave[index].append(measures[index]())
+        return gave
+
+
+def _tokenizer_file() -> Path:
+    spec = importlib.util.find_spec("llama_models")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("llama-models is not installed: pip install --no-deps -r requirements/oracles.txt")
+    return Path(next(iter(spec.submodule_search_locations)), "llama3", "tokenizer.model")
+
+
+def training_steps(bench: Bench) -> list[Result]:
+    """Packed steps of the tiny model: offsets of documents against the dense mask, and against torchtune's modules."""
+    results = []
+    for shape, with_peer in (("config", False), ("long", True), ("longest", False)):
+        batch = bench.scratch / f"{shape}.pt"
+        data = [] if shape == "config" else ["--data-file", bench.gsm8k]
+        made = bench.run("torchpipe", "training_step.py", "prepare", shape, batch, *data)
+        measures = [lambda batch=batch: bench.run("torchpipe", "training_step.py", "torchpipe", "varlen,dense", batch)]
+        if with_peer:
+            measures.append(lambda batch=batch: bench.run("torchtune", "training_step.py", "torchtune", "dense", batch))
+        runs = bench.taking_turns(measures, FEW)
+
+        def speeds(runs: list[Any], mask: str, num_tokens: int = made["tokens"]) -> list[float]:
+            return [num_tokens / milliseconds for run in runs for milliseconds in run[mask]]
+
+        what = f"packed training step, {made['shape']}, thousand tokens/s"
+        documents = (
+            f"forward, backward and AdamW on {made['documents']} documents of {made['of']}, float32; masks made before"
+        )
+        varlen = speeds(runs[0], "varlen")
+        results.append(
+            Result(
+                what=what,
+                ours=varlen,
+                theirs=speeds(runs[0], "dense"),
+                higher_is_better=True,
+                goal=3,
+                note=f"The tiny model with the documents' offsets, over the same model with a dense mask; {documents}.",
+            )
+        )
+        if with_peer:
+            results.append(
+                Result(
+                    what=f"{what}, against torchtune",
+                    ours=varlen,
+                    theirs=speeds(runs[1], "dense"),
+                    higher_is_better=True,
+                    goal=None,
+                    note="The same step, over torchtune's own modules of these sizes, its dense mask and chunked loss.",
+                )
+            )
+    return results
+
+
+def reading_rows(bench: Bench) -> list[Result]:
+    """Rows to samples and to batches, each package with its own data set and tokenizer on the same files."""
+    tasks = {"rows": bench.gsm8k, "batches": bench.gsm8k}
+    make_chats = DATA.parent / "bench" / "make_chats.py"
+    if make_chats.exists():
+        tasks["chats"] = bench.scratch / "chats.jsonl"
+        subprocess.run([sys.executable, make_chats, tasks["chats"], "--rows", "3000"], check=True, capture_output=True)
+    arguments = [bench.tokenizer, *(f"{task}={file}" for task, file in tasks.items())]
+    same = "same rows, tokenizer file and tokens; CPU time of one pass, without imports and opening the file"
+    described = {
+        "rows": ("gsm8k rows/s, instruct_dataset", f"torchpipe's samples over torchtune 0.6.1's: {same}."),
+        "batches": (
+            "gsm8k rows/s, in batches of 8",
+            "The same through a DataLoader without workers and padded_collate_sft.",
+        ),
+        "chats": ("chat rows/s, chat_dataset", f"3,000 rows of the common chat workload: {same}."),
+    }
+    measures = [
+        lambda package=package: bench.run(package, "read_rows.py", package, *arguments) for package in bench.pythons
+    ]
+    results: list[Result] = []
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    for rounds in (FEW, MANY - FEW):
+        more = bench.taking_turns(measures, rounds)
+        ours, theirs = ours + more[0], theirs + more[1]
+        results = [
+            Result(
+                what=described[task][0],
+                ours=[run[task]["rows"] / run[task]["seconds"] for run in ours],
+                theirs=[run[task]["rows"] / run[task]["seconds"] for run in theirs],
+                higher_is_better=True,
+                goal=1,
+                note=described[task][1],
+            )
+            for task in tasks
+        ]
+        if not any(result.is_close() for result in results):
+            break
+    for own, other in zip(ours, theirs, strict=True):
+        for task in tasks:
+            if (own[task]["rows"], own[task]["tokens"]) != (other[task]["rows"], other[task]["tokens"]):
+                raise RuntimeError(
+                    f"{task}: torchpipe gave {own[task]} and torchtune {other[task]}, which can't be compared."
+                )
+    return results
+
+
+def loss_memory(bench: Bench) -> list[Result]:
+    """Peak memory of the losses over the bytes of the logits."""
+    described = {
+        "linear": ("linear cross-entropy, peak MiB over the logits'", "linear_cross_entropy", FEW, 0.25),
+        "full": ("full-logits cross-entropy, the same", "F.cross_entropy of all logits, for comparison", 1, None),
+    }
+    results = []
+    for loss, (what, name, rounds, goal) in described.items():
+        runs = [bench.run("torchpipe", "loss_memory.py", loss) for _ in range(rounds)]
+        results.append(
+            Result(
+                what=what,
+                ours=[run["bytes"] / 2**20 for run in runs],
+                theirs=[run["logits_bytes"] / 2**20 for run in runs],
+                higher_is_better=False,
+                goal=goal,
+                note=f"{name}: memory that forward and backward add, over the bytes of float32 logits [4096, 128256]. "
+                "The gradients of hidden states and weight count too; at the 64 features used here they are small.",
+            )
+        )
+    return results
+
+
+def imports(bench: Bench) -> list[Result]:
+    """Imports in fresh processes over the import of torch."""
+    modules = {
+        "torchpipe": ("torchpipe", 1.2, "It does not load torch."),
+        "torchpipe.datasets": ("torchpipe", None, "It loads torch."),
+        "torchtune.datasets": ("torchtune", None, "torchtune's, in its own environment, for comparison."),
+    }
+    measures = [lambda: bench.run("torchpipe", "import_time.py", "torch")]
+    measures += [
+        lambda module=module, package=package: bench.run(package, "import_time.py", module)
+        for module, (package, *_) in modules.items()
+    ]
+    bench.taking_turns(measures, 1)  # reads the files once, so that no measured run waits for the disk
+    torch, *others = ([1000 * run["seconds"] for run in runs] for runs in bench.taking_turns(measures, MANY))
+    return [
+        Result(
+            what=f"import {module}, ms over import torch",
+            ours=milliseconds,
+            theirs=torch,
+            higher_is_better=False,
+            goal=goal,
+            note=f"Wall time of the import in a fresh process. {remark}",
+        )
+        for (module, (_, goal, remark)), milliseconds in zip(modules.items(), others, strict=True)
+    ]
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = names[0] if names else cpu
+    names = ("torch", "tiktoken", "datasets")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return (
+        f"{os.cpu_count()} x {cpu}, {platform.system()} {platform.machine()}; Python {platform.python_version()}, "
+        f"{versions}, against {', '.join(requirements())}; 1 thread; load average at the start {os.getloadavg()[0]:.1f}"
+    )
+
+
+def main() -> None:
+    """Prints the table and writes it to runs/bench.md."""
+    if not (DATA / "README.md").is_file():
+        raise SystemExit(f"No data at {DATA}: set TORCHPIPE_TEST_DATA to the folder that holds gsm8k/.")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(torchtune_python(), Path(scratch))
+        where = machine()
+        results: list[Result] = []
+        for measure in (training_steps, reading_rows, loss_memory, imports):
+            print(f"measuring {measure.__name__.replace('_', ' ')} ...", file=sys.stderr, flush=True)
+            results += measure(bench)
+    minutes = (time.monotonic() - start) / 60
+    text = f"{table(results)}\n\nMachine: {where}; {minutes:.1f} minutes."
+    print(text)
+    out = REPOSITORY / "runs" / "bench.md"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
