@@ -69,7 +69,10 @@ def test_stop_and_resume_gives_the_same_weights_to_the_bit(
         sft.main(tiny_config(output_dir=str(tmp_path / "parts"), max_steps=steps, resume=True, **options))
     assert same_weights(weights_of(whole.output_dir), weights_of(str(tmp_path / "parts")))
     logs = [
-        [(line["step"], line["loss"]) for line in map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())]
+        [
+            (line["step"], line["loss"])
+            for line in map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())
+        ]
         for name in ("whole", "parts")
     ]
     assert logs[0] == logs[1]
@@ -208,9 +211,7 @@ def test_a_model_that_the_rows_do_not_fit_is_refused(
         sft.main(tiny_config(**overrides))
 
 
-def test_several_processes_are_refused(
-    sft: ModuleType, tiny_config: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_processes_are_refused(sft: ModuleType, tiny_config: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="one device and was started as several processes"):
         sft.main(tiny_config())
