@@ -78,9 +78,10 @@ def load_checkpoint(
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         saved = torch.load(folder / "optimizer.pt", weights_only=True)
-    except Exception as error:
+    except Exception as error:  # torch.load raises whatever the damaged bytes lead to
         raise CheckpointError(
-            f"The checkpoint {folder} can't be read: {error}. Remove it to go on from an earlier one."
+            f"The checkpoint {folder} can't be read: state.json or optimizer.pt is missing or damaged "
+            f"({type(error).__name__}). Remove the folder to go on from an earlier one."
         ) from error
     if state.get("version") != FORMAT_VERSION:
         raise CheckpointError(

@@ -1,0 +1,47 @@
+"""The log: a line a step for the file, and lines for the person where there is no terminal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchpipe.training import TrainingLog
+
+
+def lines(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each_step_is_a_json_line_and_some_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "runs" / "log.jsonl"
+    with TrainingLog(path, num_steps=5, done_steps=0, every=2) as log:
+        for step in range(1, 6):
+            log.step(step, loss=1.0 / step, tokens=100, trained_tokens=60)
+        log.validation(5, loss=0.5)
+    assert [line["step"] for line in lines(path)] == [1, 2, 3, 4, 5, 5]
+    assert lines(path)[0]["trained_tokens"] == 60
+    assert lines(path)[-1] == {"step": 5, "held_out_loss": 0.5}
+    out = capsys.readouterr().out
+    assert [line.split()[1] for line in out.splitlines()] == ["2/5", "4/5", "5/5", "5/5"]
+    assert "300 trained tokens" in out
+    assert "held-out loss 0.500" in out
+
+
+def test_a_resumed_log_keeps_the_steps_that_were_saved(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with TrainingLog(path, num_steps=4, done_steps=0, every=1) as log:
+        for step in (1, 2, 3):
+            log.step(step, loss=1.0, tokens=1, trained_tokens=1)
+    with path.open("a") as file:
+        file.write('{"step": 4, "lo')  # a kill in the middle of a line
+    with TrainingLog(path, num_steps=4, done_steps=2, every=1) as log:
+        log.step(3, loss=2.0, tokens=1, trained_tokens=1)
+    assert [(line["step"], line["loss"]) for line in lines(path)] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_a_new_run_starts_a_new_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 9}\n')
+    with TrainingLog(path, num_steps=1, done_steps=0, every=1) as log:
+        log.step(1, loss=1.0, tokens=1, trained_tokens=1)
+    assert [line["step"] for line in lines(path)] == [1]
