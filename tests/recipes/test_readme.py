@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 
 def blocks_of(repository: Path, language: str) -> list[str]:
@@ -75,6 +75,7 @@ def test_real_files_train_by_the_yaml_alone(
 ) -> None:
     """The recipe and tiny/sft with a README section laid over it, the real Llama 3 tokenizer, two steps."""
     config = OmegaConf.load(repository / "configs" / "tiny" / "sft.yaml")
+    assert isinstance(config, DictConfig)
     section = OmegaConf.create(block_with(repository, "yaml", words))
     tokenizer = OmegaConf.create(block_with(repository, "yaml", "llama3_tokenizer")).tokenizer
     for key in ("dataset", "dataset_val", "run_val_every_n_steps", "save_every_n_steps"):

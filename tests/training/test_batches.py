@@ -11,7 +11,7 @@ from torchpipe.models.tiny import tiny_llama3
 from torchpipe.training import collater, epoch_order, num_trained, step_batches, to_device
 
 
-def steps_of(num_rows: int, **options: Any) -> list[list[list[int]]]:
+def steps_of(num_rows: int, **options: Any) -> list[list[Any]]:
     rows: Any = list(range(num_rows))
     defaults: dict[str, Any] = {"start_step": 0, "num_workers": 0, "collate_fn": list}
     return list(step_batches(rows, rows, **{**defaults, **options}))  # pyright: ignore[reportArgumentType]
