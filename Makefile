@@ -59,7 +59,7 @@ format: $(VENV)/.installed-dev
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/.installed-dev
-	@$(BIN)/python benchmarks/run.py
+	@TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python benchmarks/run.py
 
 clean:
 	rm -rf $(VENV) .peers runs build dist
