@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from torchpipe.data.packing.masks import VarlenMask, dense_block_causal_mask, varlen_mask
+from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, varlen_mask
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.modules import MultiHeadAttention, RMSNorm, RotaryPositionalEmbeddings
 from torchpipe.modules import attention as attention_module
@@ -106,7 +106,7 @@ def test_head_norms_make_the_scale_of_queries_and_keys_irrelevant():
 
 
 @pytest.mark.parametrize("mask", [None, varlen_mask([torch.tensor([4, 4])])])
-def test_dropout_acts_in_training_only(mask: VarlenMask | None):
+def test_dropout_acts_in_training_only(mask: PackedMask | None):
     attention = build(attn_dropout=0.5)
     x = torch.randn(1, 8, EMBED_DIM)
     assert not torch.equal(attention(x, mask=mask), attention(x, mask=mask))

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchpipe.data.packing import VarlenMask
+from torchpipe.data.packing import PackedMask
 from torchpipe.models.tiny import tiny_llama3
 from torchpipe.training import collater, epoch_order, num_trained, step_batches, to_device
 
@@ -65,7 +65,7 @@ def test_packed_samples_get_the_mask_that_the_model_names() -> None:
     }
     model = tiny_llama3(10, num_layers=1, embed_dim=16, intermediate_dim=16, max_seq_len=8)
     batch = collater(sample, model, list, padding_idx=0)([sample])
-    assert isinstance(batch["mask"], VarlenMask)
+    assert isinstance(batch["mask"], PackedMask)
     assert collater(sample, object(), list, padding_idx=0)([sample])["mask"].dtype == torch.bool
 
 

@@ -7,10 +7,10 @@ from functools import cache
 import torch
 from torch import nn
 
-from torchpipe.data.packing.masks import VarlenMask
+from torchpipe.data.packing.masks import PackedMask
 from torchpipe.errors import ConfigError, DataError
 
-AttentionMask = torch.Tensor | VarlenMask
+AttentionMask = torch.Tensor | PackedMask
 """Bool [b, s, s], True where a query may attend to a key; or the offsets of block-causal documents."""
 
 
@@ -97,7 +97,7 @@ class MultiHeadAttention(nn.Module):
             x: [b, s, embed_dim], what asks.
             y: [b, s_y, embed_dim], what is attended to; ``x`` itself when None.
             mask: None uses ``is_causal``. A bool [b, s, s_y] is True where a query may attend to a key. A
-                :class:`VarlenMask` is causal within each document, and costs memory and time for documents alone.
+                :class:`PackedMask` is causal within each document, and costs memory and time for documents alone.
             input_pos: int64 [b, s], each token's position in its document; None counts along the row.
 
         Raises:
@@ -113,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         dropout = self.attn_dropout if self.training else 0.0
-        if isinstance(mask, VarlenMask):
+        if isinstance(mask, PackedMask):
             attended = _attend_documents(q, k, v, mask, dropout)
         else:
             attended = _attend_rows(q, k, v, mask, dropout, is_causal=self.is_causal)
@@ -144,7 +144,7 @@ def _attend_rows(
 
 
 def _attend_documents(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: VarlenMask, dropout: float
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: PackedMask, dropout: float
 ) -> torch.Tensor:
     """Causal attention within each document: q [b, s, n_h, h_d], k and v [b, s, n_kv, h_d]; the result is as q."""
     if sum(mask.lens) != q.shape[0] * q.shape[1] or k.shape[:2] != q.shape[:2]:
@@ -175,7 +175,7 @@ def _attend_documents(
     return torch.cat(attended).view_as(q)
 
 
-def _attend_flat(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: VarlenMask) -> torch.Tensor:
+def _attend_flat(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: PackedMask) -> torch.Tensor:
     """The same on flattened tokens [t, heads, h_d] in one kernel, which needs CUDA and a half-precision type."""
     kernel = _varlen_kernel()
     assert kernel is not None

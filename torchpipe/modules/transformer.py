@@ -91,7 +91,7 @@ class TransformerDecoder(nn.Module):
 
         Args:
             tokens: int64 [b, s].
-            mask: None is causal; a bool [b, s, s], True where a query may attend to a key, or a ``VarlenMask`` keeps
+            mask: None is causal; a bool [b, s, s], True where a query may attend to a key, or a ``PackedMask`` keeps
                 packed documents apart.
             input_pos: int64 [b, s], each token's position in its document, below ``max_seq_len``; None counts along
                 the row.

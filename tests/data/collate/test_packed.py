@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from torchpipe.data import padded_collate_packed
-from torchpipe.data.packing.masks import VarlenMask
+from torchpipe.data.packing.masks import PackedMask
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 BATCH: list[dict[str, Any]] = [
@@ -35,7 +35,7 @@ def test_the_four_keys_of_torchtune_with_a_dense_mask(make: Any):
 
 def test_the_varlen_mask_has_the_documents_of_all_rows():
     mask = padded_collate_packed(made(torch.tensor), mask="varlen")["mask"]
-    assert isinstance(mask, VarlenMask)
+    assert isinstance(mask, PackedMask)
     assert mask.lens == (2, 2, 3, 1)
     assert mask.cu_seqlens.tolist() == [0, 2, 4, 7, 8]
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchpipe.data.packing.masks import VarlenMask, dense_block_causal_mask, document_ids, varlen_mask
+from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, document_ids, varlen_mask
 from torchpipe.errors import DataError
 
 ROWS = [torch.tensor([2, 3, 1]), torch.tensor([6])]
@@ -70,7 +70,7 @@ def test_every_token_attends_to_itself(rows: list[torch.Tensor]):
 
 def test_varlen_mask_moves_to_a_device():
     moved = varlen_mask(ROWS).to("meta", non_blocking=True)
-    assert isinstance(moved, VarlenMask)
+    assert isinstance(moved, PackedMask)
     assert moved.cu_seqlens.device.type == "meta"
     assert moved.lens == (2, 3, 1, 6)
 

@@ -7,7 +7,7 @@ import torch
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.collate.text import check_batch, column
-from torchpipe.data.packing.masks import VarlenMask, dense_block_causal_mask, varlen_mask
+from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, varlen_mask
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 _MASKS = {"dense": dense_block_causal_mask, "varlen": varlen_mask}
@@ -19,7 +19,7 @@ class PackedBatch(TypedDict):
     tokens: torch.Tensor
     labels: torch.Tensor
     input_pos: torch.Tensor
-    mask: torch.Tensor | VarlenMask
+    mask: torch.Tensor | PackedMask
 
 
 def padded_collate_packed(
@@ -29,7 +29,7 @@ def padded_collate_packed(
 
     Args:
         batch: packed samples: ``tokens``, ``labels``, ``input_pos`` [s] and ``seq_lens`` [d], arrays or tensors.
-        mask: "dense" is bool [b, s, s], True = attend, and grows with s * s; "varlen" is a VarlenMask of the
+        mask: "dense" is bool [b, s, s], True = attend, and grows with s * s; "varlen" is a PackedMask of the
             documents' offsets.
 
     Raises:

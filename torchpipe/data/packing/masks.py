@@ -1,7 +1,7 @@
 """Attention masks of packed rows, all made from ``seq_lens``: the lengths of a row's documents, in order.
 
 A token attends to its own document, up to itself. Three forms say so: document ids, the dense mask, and
-:class:`VarlenMask`, which needs memory for the documents' offsets alone. Padding at a row's end is one more document.
+:class:`PackedMask`, which needs memory for the documents' offsets alone. Padding at a row's end is one more document.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from torchpipe.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class VarlenMask:
+class PackedMask:
     """Block-causal documents of a packed batch, described by their offsets in the flattened ``[b * s]`` tokens.
 
     Build one with :func:`varlen_mask`. Documents never cross a row, so a batch is simply its rows one after another.
@@ -28,9 +28,9 @@ class VarlenMask:
     max_seqlen: int
     lens: tuple[int, ...]
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "VarlenMask":
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedMask":
         """The same mask with its offsets on ``device``."""
-        return VarlenMask(self.cu_seqlens.to(device, non_blocking=non_blocking), self.max_seqlen, self.lens)
+        return PackedMask(self.cu_seqlens.to(device, non_blocking=non_blocking), self.max_seqlen, self.lens)
 
 
 def document_ids(seq_lens: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -73,7 +73,7 @@ def dense_block_causal_mask(seq_lens: Sequence[torch.Tensor]) -> torch.Tensor:
     return (ids.unsqueeze(2) == ids.unsqueeze(1)).tril_()
 
 
-def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> VarlenMask:
+def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> PackedMask:
     """The mask as offsets: documents in order, row by row, those of no tokens left out.
 
     Args:
@@ -89,7 +89,7 @@ def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> VarlenMask:
     lens = tuple(length for row in _checked_lens(seq_lens) for length in row if length > 0)
     offsets = torch.zeros(len(lens) + 1, dtype=torch.int32)
     torch.cumsum(torch.tensor(lens, dtype=torch.int32), dim=0, out=offsets[1:])
-    return VarlenMask(cu_seqlens=offsets, max_seqlen=max(lens, default=0), lens=lens)
+    return PackedMask(cu_seqlens=offsets, max_seqlen=max(lens, default=0), lens=lens)
 
 
 def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
