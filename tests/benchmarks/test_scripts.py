@@ -1,0 +1,44 @@
+"""The scripts that the benchmark starts still run on today's torchpipe. Their times are not looked at."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def run(repository: Path, script: str, *arguments: str | Path) -> Any:
+    command = [sys.executable, repository / "benchmarks" / script, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_reading_rows_counts_rows_and_tokens(repository: Path, llama3_tokenizer_file: Path, tmp_path: Path):
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"question": "1 + 1?", "answer": "2"}\n' * 9, encoding="utf-8")
+    chats = tmp_path / "chats.jsonl"
+    turns = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+    chats.write_text(json.dumps({"messages": turns}) + "\n", encoding="utf-8")
+    tasks = [f"rows={questions}", f"batches={questions}", f"chats={chats}"]
+    measured = run(repository, "read_rows.py", "torchpipe", llama3_tokenizer_file, *tasks)
+    num_tokens = measured["chats"]["tokens"]
+    assert num_tokens > 10
+    assert {task: (result["rows"], result["tokens"]) for task, result in measured.items()} == {
+        "rows": (9, 9 * num_tokens),
+        "batches": (9, 9 * num_tokens),
+        "chats": (1, num_tokens),
+    }
+
+
+def test_training_steps_are_timed_for_both_masks_on_one_batch(repository: Path, tmp_path: Path):
+    batch = tmp_path / "batch.pt"
+    made = run(repository, "training_step.py", "prepare", "config", batch)
+    assert made["shape"] == [4, 512]
+    assert made["documents"] > 4
+    times = run(repository, "training_step.py", "torchpipe", "varlen,dense", batch)
+    assert {mask: len(milliseconds) for mask, milliseconds in times.items()} == {"varlen": 2, "dense": 2}
+
+
+def test_an_import_is_timed_in_a_process_of_its_own(repository: Path):
+    assert run(repository, "import_time.py", "torchpipe")["seconds"] > 0
