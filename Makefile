@@ -39,9 +39,10 @@ install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	@$(BIN)/torchpipe cp sample_chats.json $(OUT)/sample_chats.json --force
-	@$(BIN)/torchpipe run sft --config tiny/sft data_file=$(OUT)/sample_chats.json output_dir=$(OUT) resume=false
-	@echo "On your own file of chats, the same YAML:"
-	@echo "  $(BIN)/torchpipe run sft --config tiny/sft data_file=$(OUT)/sample_chats.json output_dir=runs/mine"
+	@$(BIN)/torchpipe run sft --config configs/tiny/sft.yaml data_file=$(OUT)/sample_chats.json output_dir=$(OUT) overwrite=true
+	@echo "the chats it was trained on: $(OUT)/sample_chats.json"
+	@echo "On a file of your own, in the same form, with the same YAML:"
+	@echo "  $(BIN)/torchpipe run sft --config configs/tiny/sft.yaml data_file=$(OUT)/sample_chats.json"
 
 test: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -m "not soak"

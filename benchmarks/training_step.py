@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-SHAPES = {"config": (4, 512), "long": (2, 2048), "longest": (1, 4096)}
+SHAPES = {"config": (1, 2048), "long": (2, 2048), "longest": (1, 4096)}
 """Rows and tokens a row: those of configs/tiny/sft.yaml, and longer ones."""
 NUM_STEPS = 2
 """Timed steps of a process, after one that is not."""

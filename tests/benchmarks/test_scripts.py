@@ -34,7 +34,7 @@ def test_reading_rows_counts_rows_and_tokens(repository: Path, llama3_tokenizer_
 def test_training_steps_are_timed_for_both_masks_on_one_batch(repository: Path, tmp_path: Path):
     batch = tmp_path / "batch.pt"
     made = run(repository, "training_step.py", "prepare", "config", batch)
-    assert made["shape"] == [4, 512]
+    assert made["shape"] == [1, 2048]
     assert made["documents"] > 4
     times = run(repository, "training_step.py", "torchpipe", "varlen,dense", batch)
     assert {mask: len(milliseconds) for mask, milliseconds in times.items()} == {"varlen": 2, "dense": 2}

@@ -186,6 +186,16 @@ def test_instantiate_dataset_hands_the_tokenizer_to_builders_and_classes() -> No
     assert trained_text(dataset[0]) == "assistant\n\nb"
 
 
+def bare_named_dataset(tokenizer: Any, *, greeting: str) -> SFTDataset | PackedDataset:
+    rows = [{"q": greeting, "a": "yo"}]
+    return sft_dataset(tokenizer, source=rows, message_transform=FromColumns())
+
+
+def test_instantiate_dataset_finds_a_bare_name_where_it_is_called() -> None:
+    dataset = instantiate_dataset({"_component_": "bare_named_dataset", "greeting": "hello you"}, TOKENIZER)
+    assert "hello you" in text(dataset[0])
+
+
 def test_instantiate_dataset_leaves_a_filled_first_parameter_alone() -> None:
     section = {
         "_component_": "torchpipe.datasets.PackedDataset",

@@ -7,7 +7,9 @@ from torchpipe.models import build_decoder, init_weights
 from torchpipe.models.llama3_2 import LLAMA3_2_ROPE_SCALING
 from torchpipe.models.tiny import TINY_LLAMA3
 
-SMALL = replace(TINY_LLAMA3, vocab_size=60, num_layers=2, embed_dim=32, intermediate_dim=48, max_seq_len=32)
+SMALL = replace(
+    TINY_LLAMA3, vocab_size=60, num_layers=2, num_heads=4, embed_dim=32, intermediate_dim=48, max_seq_len=32
+)
 
 
 def test_the_same_seed_builds_the_same_weights():

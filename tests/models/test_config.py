@@ -32,8 +32,8 @@ def test_features_per_head_follow_from_the_sizes_unless_given():
     [
         ({"num_layers": 0}, "num_layers is 0. Give a number above 0"),
         ({"norm_eps": -1.0}, "norm_eps is -1.0. Give a number above 0"),
-        ({"num_kv_heads": 3}, "num_heads is 4 and num_kv_heads is 3. .* must divide num_heads"),
-        ({"embed_dim": 130}, "embed_dim is 130 and num_heads is 4, which does not divide it"),
+        ({"num_kv_heads": 3}, "num_heads is 8 and num_kv_heads is 3. .* must divide num_heads"),
+        ({"embed_dim": 130}, "embed_dim is 130 and num_heads is 8, which does not divide it"),
         ({"head_dim": 7}, "A head has 7 features, and rotary embeddings turn pairs"),
     ],
 )

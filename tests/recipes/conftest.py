@@ -40,6 +40,8 @@ def tiny_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
             "dataset_val.split": "train[-8:]",
             "run_val_every_n_steps": None,
             "save_every_n_steps": None,
+            "tokenizer.max_seq_len": 512,
+            "batch_size": 4,
             "model.num_layers": 1,
             "model.embed_dim": 32,
             "model.intermediate_dim": 64,

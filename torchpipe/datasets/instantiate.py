@@ -1,6 +1,7 @@
 """A dataset section of a config to a data set."""
 
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +16,18 @@ from torchpipe.errors import ConfigError
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def instantiate_dataset(cfg: DictConfig | Mapping[str, Any], tokenizer: Any) -> Any:
+def instantiate_dataset(
+    cfg: DictConfig | Mapping[str, Any], tokenizer: Any, *, caller_globals: Mapping[str, Any] | None = None
+) -> Any:
     """The data set that ``cfg._component_`` builds, with the tokenizer handed over.
 
     It is the first argument where the component's first parameter is positional (builders), and ``model_transform=``
     otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no tokenizer.
+
+    Args:
+        cfg: the dataset section.
+        tokenizer: the model transform.
+        caller_globals: where a name without a dot is looked up first; the calling module's globals by default.
 
     Raises:
         ConfigError: ``cfg`` is not a single section with a ``_component_``.
@@ -29,12 +37,15 @@ def instantiate_dataset(cfg: DictConfig | Mapping[str, Any], tokenizer: Any) -> 
             f"A dataset section is one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is a "
             f"{type(cfg).__name__}."
         )
-    parameters = list(inspect.signature(resolve(cfg["_component_"])).parameters.values())
+    if caller_globals is None:
+        caller_globals = sys._getframe(1).f_globals
+    component = resolve(cfg["_component_"], caller_globals=caller_globals)
+    parameters = list(inspect.signature(component).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
-        return instantiate(cfg, model_transform=tokenizer)
+        return instantiate(cfg, caller_globals=caller_globals, model_transform=tokenizer)
     if parameters[0].name in cfg:
-        return instantiate(cfg)
-    return instantiate(cfg, tokenizer)
+        return instantiate(cfg, caller_globals=caller_globals)
+    return instantiate(cfg, tokenizer, caller_globals=caller_globals)
 
 
 def count_samples(dataset: Any) -> SampleCounts:

@@ -14,11 +14,11 @@ from torchpipe.tokenizers.render import MaskPolicy
 TINY_LLAMA3 = DecoderConfig(
     vocab_size=2304,
     num_layers=4,
-    num_heads=4,
+    num_heads=8,
     num_kv_heads=2,
     embed_dim=128,
     intermediate_dim=384,
-    max_seq_len=1024,
+    max_seq_len=2048,
     rope_base=10_000.0,
     norm_eps=1e-5,
     tied_embeddings=True,

@@ -2,7 +2,9 @@
 
 import difflib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
 
     name = describe_source(source, load_dataset_kwargs)
     try:
-        rows = datasets.load_dataset(source, **load_dataset_kwargs)
+        with _bars_on_a_terminal_only():
+            rows = datasets.load_dataset(source, **load_dataset_kwargs)
     except Exception as error:
         raise _in_words(error, source, load_dataset_kwargs) from error
     if isinstance(rows, Mapping):
@@ -66,6 +69,21 @@ def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> s
     elif isinstance(files, Mapping) and split in files:
         name = str(files[split])
     return f"{name} ({split})" if isinstance(split, str) and "[" in split else name
+
+
+@contextmanager
+def _bars_on_a_terminal_only() -> Iterator[None]:
+    """The library draws its progress bars into log files too."""
+    import datasets
+
+    quiet = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
+    if quiet:
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if quiet:
+            datasets.enable_progress_bars()
 
 
 def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows:
