@@ -45,7 +45,7 @@ demo: $(VENV)/.installed
 	@echo "  $(BIN)/torchpipe run sft --config configs/tiny/sft.yaml data_file=$(OUT)/sample_chats.json"
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -m "not soak"
+	@$(BIN)/python -m pytest
 
 soak: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -m soak
