@@ -5,11 +5,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import DictConfig
-
 from torchpipe._dotpath import resolve
 from torchpipe._progress import track
-from torchpipe.config import instantiate
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.errors import ConfigError
 
@@ -17,7 +14,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def instantiate_dataset(
-    cfg: DictConfig | Mapping[str, Any], tokenizer: Any, *, caller_globals: Mapping[str, Any] | None = None
+    cfg: Mapping[Any, Any], tokenizer: Any, *, caller_globals: Mapping[str, Any] | None = None
 ) -> Any:
     """The data set that ``cfg._component_`` builds, with the tokenizer handed over.
 
@@ -32,11 +29,13 @@ def instantiate_dataset(
     Raises:
         ConfigError: ``cfg`` is not a single section with a ``_component_``.
     """
-    if not isinstance(cfg, DictConfig | Mapping) or "_component_" not in cfg:
+    if not isinstance(cfg, Mapping) or "_component_" not in cfg:
         raise ConfigError(
             f"A dataset section is one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is a "
             f"{type(cfg).__name__}."
         )
+    from torchpipe.config import instantiate  # brings omegaconf, which a plain DataLoader does not need
+
     if caller_globals is None:
         caller_globals = sys._getframe(1).f_globals
     component = resolve(cfg["_component_"], caller_globals=caller_globals)

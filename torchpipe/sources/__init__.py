@@ -1,5 +1,5 @@
 """Where rows come from."""
 
-from torchpipe.sources.huggingface import Rows, Source, describe_source, load_rows
+from torchpipe.sources.huggingface import Rows, Source, SourceConfig, describe_source, load_rows
 
-__all__ = ["Rows", "Source", "describe_source", "load_rows"]
+__all__ = ["Rows", "Source", "SourceConfig", "describe_source", "load_rows"]

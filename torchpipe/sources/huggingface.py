@@ -6,14 +6,23 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
-Source = str | Rows | Configurable.Config
+
+
+class SourceConfig(Protocol):
+    """A value that describes rows, such as a ``Configurable.Config``, and builds them."""
+
+    def build(self) -> Rows:
+        """The rows."""
+        ...
+
+
+Source = str | Rows | SourceConfig
 
 
 def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
@@ -21,7 +30,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
 
     Args:
         source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
-            ``__getitem__``, which is returned as it is; or a ``Configurable.Config`` whose ``build()`` gives one.
+            ``__getitem__``, which is returned as it is; or a value (``Configurable.Config``) whose ``build()``
+            gives one.
         load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Raises:
@@ -45,9 +55,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
             f"{name} gave a {type(rows).__name__}, which has no length or index: a stream. Leave out streaming=True."
         )
     if len(rows) == 0:
-        raise SourceError(
-            f"{describe_source(source, load_dataset_kwargs)} holds no rows. Check the split and the file."
-        )
+        raise SourceError(f"{name} holds no rows. Check the split and the file.")
     return rows
 
 
@@ -87,7 +95,7 @@ def _bars_on_a_terminal_only() -> Iterator[None]:
 
 
 def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows:
-    if isinstance(source, Configurable.Config):
+    if not isinstance(source, RandomAccessDataSource) and callable(getattr(source, "build", None)):
         source = source.build()
     options = {key: value for key, value in load_dataset_kwargs.items() if (key, value) != ("split", "train")}
     if options:
