@@ -39,8 +39,8 @@ def destination(source: Path, text: str | None) -> str:
     Without a destination it is the file's name in the working folder; a folder, or a text that ends in a slash, gets
     the file's name; a name without a suffix gets the file's.
 
-    >>> destination(Path("configs/tiny/sft.yaml"), "mine")
-    'mine.yaml'
+    >>> destination(Path("configs/tiny/sft.yaml"), "no_such_folder/mine")
+    'no_such_folder/mine.yaml'
     >>> destination(Path("configs/tiny/sft.yaml"), "new/")
     'new/sft.yaml'
     """
