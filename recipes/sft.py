@@ -69,6 +69,7 @@ KEYS: dict[str, Any] = {
 def read_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
     config.check_keys(cfg, known=KEYS, required=[key for key, default in KEYS.items() if default is ...])
+    config.validate(cfg)
     settings = OmegaConf.merge({key: None if default is ... else default for key, default in KEYS.items()}, cfg)
     assert isinstance(settings, DictConfig)
     for key in ("batch_size", "gradient_accumulation_steps", "epochs", "log_every_n_steps", "keep_last_n_checkpoints"):
@@ -77,8 +78,6 @@ def read_settings(cfg: DictConfig) -> DictConfig:
     for key in ("max_steps", "run_val_every_n_steps", "save_every_n_steps"):
         if settings[key] is not None and (not isinstance(settings[key], int) or settings[key] < 1):
             raise ConfigError(f"{key} is {settings[key]!r}. Give a whole number above 0, or null to do without.")
-    if settings.run_val_every_n_steps and not settings.dataset_val:
-        raise ConfigError("run_val_every_n_steps is set and there is no dataset_val. Give both or neither.")
     if settings.resume and settings.overwrite:
         raise ConfigError("resume=true goes on from output_dir and overwrite=true empties it. Set one of them.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -88,28 +87,36 @@ def read_settings(cfg: DictConfig) -> DictConfig:
     return settings
 
 
-def prepare_output(settings: DictConfig) -> tuple[Path, Path | None]:
-    """The output folder and the checkpoint to go on from. Earlier results are never overwritten unasked."""
-    output_dir = Path(settings.output_dir)
-    found = checkpoints(output_dir / "checkpoints")
-    if found and settings.overwrite:
-        shutil.rmtree(output_dir / "checkpoints")
-        found = []
-    if found and not settings.resume:
+def newest_checkpoint(settings: DictConfig) -> Path | None:
+    """The checkpoint to go on from, or None. Earlier results are never overwritten unasked."""
+    found = checkpoints(Path(settings.output_dir, "checkpoints"))
+    if found and not (settings.resume or settings.overwrite):
         raise CheckpointError(
-            f"{output_dir} already holds a run, up to {found[-1].name}. resume=true goes on from there, overwrite=true "
-            "starts anew, or give another output_dir."
+            f"{settings.output_dir} already holds a run, up to {found[-1].name}. resume=true goes on from there, "
+            "overwrite=true starts anew, or give another output_dir."
         )
-    output_dir.mkdir(parents=True, exist_ok=True)
-    return output_dir, found[-1] if found else None
+    if settings.resume and not found:
+        print(f"resume=true, and {settings.output_dir} holds no checkpoint yet: starting at step 0", flush=True)
+    return found[-1] if found and settings.resume else None
+
+
+def what_decides_the_run(settings: DictConfig, counts: SampleCounts | None) -> dict[str, Any]:
+    """What a resumed run has to share with the one before: the samples, their order, the model and how it learns."""
+    sections = ("tokenizer", "dataset", "collate_fn", "model", "optimizer", "loss")
+    keys = (*sections, "seed", "shuffle", "batch_size", "gradient_accumulation_steps")
+    plain: Any = OmegaConf.to_container(settings, resolve=True)
+    decided = {key: plain[key] for key in keys}
+    if counts:  # the samples themselves were read, so it does not matter where the files lie
+        decided |= {"tokens and labels": counts.digest}
+        for section, places in {"tokenizer": ("path",), "dataset": ("data_files", "data_dir")}.items():
+            decided[section] = {key: value for key, value in decided[section].items() if key not in places}
+    return decided
 
 
 def report_rows(name: str, dataset: Any, check_rows: bool) -> SampleCounts | None:
     """Prints what became of a data set's rows. Counting reads every row once, so errors show before training."""
     counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
     print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
-    if dataset_filtered := getattr(dataset, "num_filtered", 0):
-        print(f"{name}: {dataset_filtered:,} more were left out by filter_fn", flush=True)
     if counts and counts.trained_tokens == 0:
         raise ConfigError(f"{name}: no token is trained. Check masking_strategy, and max_seq_len where rows were cut.")
     return counts
@@ -125,8 +132,8 @@ def check_model(model: Any, counts: SampleCounts | None) -> None:
     if counts and counts.largest_token_id >= model.tok_embeddings.num_embeddings:
         raise ConfigError(
             f"The rows hold token id {counts.largest_token_id} and the model has "
-            f"{model.tok_embeddings.num_embeddings} embeddings. Give it the tokenizer's "
-            "vocabulary (model.vocab_size=...)."
+            f"{model.tok_embeddings.num_embeddings} embeddings. Give it at least model.vocab_size="
+            f"{counts.largest_token_id + 1}."
         )
 
 
@@ -135,7 +142,7 @@ def main(cfg: DictConfig) -> None:
     """Trains as the config says."""
     settings = read_settings(cfg)
     config.log_config("sft", cfg)
-    output_dir, resume_from = prepare_output(settings)
+    output_dir, resume_from = Path(settings.output_dir), newest_checkpoint(settings)
     device = torch.device(settings.device)
     set_seed(settings.seed)
 
@@ -184,9 +191,8 @@ def main(cfg: DictConfig) -> None:
         found = {"training": loss_over(dataset, num_rows)} if num_rows else {}
         return found if held_out is None else {**found, "held-out": loss_over(held_out, len(held_out))}
 
-    # Where the run stands. What decides the batches is kept in the checkpoint, and compared on resume.
-    depends_on = {key: settings[key] for key in ("seed", "shuffle", "batch_size", "gradient_accumulation_steps")}
-    depends_on |= {"rows": len(dataset), "tokens": counts.tokens if counts else None}
+    # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
+    depends_on = what_decides_the_run(settings, counts)
     if resume_from:
         state = load_checkpoint(resume_from, model=model, optimizer=optimizer, depends_on=depends_on)
         step, losses_before = state["step"], state["losses_before"]
@@ -204,7 +210,9 @@ def main(cfg: DictConfig) -> None:
             keep_last=settings.keep_last_n_checkpoints,
         )
 
-    # The loop: one optimizer step a turn.
+    # The loop: one optimizer step a turn. Only now, with all in place, may an earlier run go.
+    if settings.overwrite:
+        shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
     model.train()
     checkpoint = resume_from
     with TrainingLog(

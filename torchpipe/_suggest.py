@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def did_you_mean(name: object, known: Iterable[object]) -> str:
+def did_you_mean(name: object, known: Iterable[object], *, cutoff: float = 0.6) -> str:
     """A sentence with a leading space that names the closest of ``known``, or an empty string when none is close.
 
     >>> did_you_mean("asistant", ["user", "assistant"])
@@ -13,7 +13,7 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     ''
     """
     names = {str(word).lower(): str(word) for word in known}
-    close = get_close_matches(str(name).lower(), names, n=1, cutoff=0.6)
+    close = get_close_matches(str(name).lower(), names, n=1, cutoff=cutoff)
     return f" Did you mean {names[close[0]]!r}?" if close else ""
 
 

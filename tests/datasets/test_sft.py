@@ -213,7 +213,7 @@ def test_a_missing_file_is_answered_with_the_nearest(chats: str) -> None:
 def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / ("rows.json" if content == "[]" else "rows.jsonl")
     file.write_text(content)
-    with pytest.raises(SourceError, match=r"rows\.jsonl? (is empty|holds no rows)"):
+    with pytest.raises(SourceError, match=r"rows\.jsonl? (is empty|holds no rows|holds an empty list)"):
         openai_dataset(str(file))
 
 

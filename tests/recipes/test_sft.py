@@ -166,10 +166,85 @@ def test_an_earlier_run_is_not_overwritten_unasked(sft: ModuleType, tiny_config:
     sft.main(tiny_config(max_steps=1, overwrite=True))
 
 
-def test_resuming_with_other_batches_is_refused_by_naming_the_field(sft: ModuleType, tiny_config: Build) -> None:
-    sft.main(tiny_config(max_steps=1, batch_size=2))
-    with pytest.raises(CheckpointError, match="batch_size was 2 and is 4; seed was 0 and is 1"):
-        sft.main(tiny_config(max_steps=2, batch_size=4, seed=1, resume=True))
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"batch_size": 2, "seed": 1}, "batch_size was 4 and is 2; seed was 0 and is 1"),
+        ({"optimizer__lr": 0.5}, "optimizer.lr was 0.0015 and is 0.5"),
+        ({"model__num_layers": 2}, "model.num_layers was 1 and is 2"),
+        ({"dataset__packed": False}, "dataset.packed was True and is False"),
+        ({"tokenizer__mask_policy": "message"}, "tokenizer.mask_policy was 'sampled' and is 'message'"),
+        ({"dataset__masking_strategy": "train_on_all"}, "dataset.masking_strategy was None and is 'train_on_all'"),
+    ],
+)
+def test_resuming_another_run_is_refused_by_naming_the_field(
+    sft: ModuleType, tiny_config: Build, changes: dict[str, Any], sentence: str
+) -> None:
+    sft.main(tiny_config(max_steps=1))
+    with pytest.raises(CheckpointError, match=sentence):
+        sft.main(tiny_config(max_steps=2, resume=True, **changes))
+
+
+def test_resuming_on_changed_rows_is_refused_wherever_the_file_lies(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path, repository: Path
+) -> None:
+    chats = (repository / "torchpipe" / "assets" / "sample_chats.json").read_text(encoding="utf-8")
+    sft.main(tiny_config(max_steps=1))
+    (tmp_path / "same.json").write_text(chats, encoding="utf-8")
+    sft.main(tiny_config(max_steps=2, resume=True, data_file=str(tmp_path / "same.json")))
+    (tmp_path / "other.json").write_text(chats.replace("Rinse the rice", "Wash the rice"), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="tokens and labels was"):
+        sft.main(tiny_config(max_steps=3, resume=True, data_file=str(tmp_path / "other.json")))
+
+
+def test_resume_without_a_checkpoint_says_that_it_starts(
+    sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sft.main(tiny_config(max_steps=1, resume=True))
+    assert "holds no checkpoint yet: starting at step 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [{"data_file": "gone.json"}, {"optimizer__lrr": 1.0}, {"model__embed_dim": -1}])
+def test_overwrite_keeps_the_earlier_run_until_the_new_one_can_start(
+    sft: ModuleType, tiny_config: Build, change: dict[str, Any]
+) -> None:
+    cfg = tiny_config(max_steps=1)
+    sft.main(cfg)
+    with pytest.raises((SourceError, ConfigError)):
+        sft.main(tiny_config(max_steps=1, overwrite=True, **change))
+    assert weights_of(cfg.output_dir)
+
+
+def test_a_refused_run_leaves_no_output_folder(sft: ModuleType, tiny_config: Build) -> None:
+    cfg = tiny_config(data_file="gone.json")
+    with pytest.raises(SourceError):
+        sft.main(cfg)
+    assert not Path(cfg.output_dir).exists()
+
+
+def test_held_out_rows_can_be_left_out_with_one_key(sft: ModuleType, tiny_config: Build) -> None:
+    sft.main(tiny_config(max_steps=1, dataset_val=None, run_val_every_n_steps=10))
+
+
+@pytest.mark.parametrize("num_rows", [1, 2])
+def test_a_file_of_very_few_rows_says_how_to_go_on(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path, num_rows: int
+) -> None:
+    row = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]}
+    (tmp_path / "few.json").write_text(json.dumps([row] * num_rows))
+    few = {"data_file": str(tmp_path / "few.json"), "dataset__split": "train[:90%]", "max_steps": 1}
+    with pytest.raises(SourceError, match="dataset_val=null"):
+        sft.main(tiny_config(dataset_val__split="train[90%:]", **few))
+    sft.main(tiny_config(dataset_val=None, **few))
+
+
+def test_a_filter_can_be_named_in_yaml(sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]) -> None:
+    sft.main(tiny_config(max_steps=1, dataset__filter_fn=f"{__name__}.is_cooking"))
+    assert "more rows left out by filter_fn" in capsys.readouterr().out
+
+
+def is_cooking(row: dict[str, Any]) -> bool:
+    return row["topic"] == "cooking"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +260,8 @@ def test_resuming_with_other_batches_is_refused_by_naming_the_field(sft: ModuleT
         ({"loss": None}, ConfigError, "The config has no 'loss'"),
         ({"device": "cuda"}, ConfigError, "torch sees no CUDA device"),
         ({"resume": True, "overwrite": True}, ConfigError, "Set one of them"),
-        ({"dataset_val": None, "run_val_every_n_steps": 2}, ConfigError, "there is no dataset_val"),
+        ({"optimizer__lrr": 1.0}, ConfigError, "lrr"),
+        ({"dataset__packd": True}, ConfigError, "'packd' is not an option .* Did you mean 'packed'"),
         ({"collate_fn": "torchpipe.data.padded_colate_sft"}, ConfigError, "padded_collate_sft"),
         ({"tokenizer__max_seq_len": 12, "dataset__packed": False}, ConfigError, "no token is trained"),
     ],

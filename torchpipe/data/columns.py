@@ -53,9 +53,10 @@ def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
         return row[column]
     except KeyError:
         near = did_you_mean(column, row)
+        by_builder = " (chat_dataset: conversation_column)" if name in ("messages", "conversations") else ""
         raise ColumnError(
             f"The row has no column {column!r}; it has {listed(row)}.{near} "
-            f"Name the right one in column_map, under {name!r}."
+            f"Name the right one in column_map, under {name!r}{by_builder}."
         ) from None
 
 

@@ -1,8 +1,11 @@
 """What became of the rows: counts that are printed before anything is trained."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
 
@@ -17,9 +20,11 @@ class SampleCounts:
         trained_tokens: labels that are not -100.
         untrained_rows: samples without any trained token.
         truncated_rows: samples that were cut to max_seq_len; truncated_tokens: tokens cut from them.
+        filtered_rows: rows that a filter left out before they became samples.
         dropped_rows: samples read and then left out (max_packs).
         longest: tokens in the longest sample.
         largest_token_id: which the model's vocabulary has to hold.
+        digest: a hash of all tokens and labels in order, hexadecimal: equal where the same samples were counted.
     """
 
     rows: int = 0
@@ -28,13 +33,17 @@ class SampleCounts:
     untrained_rows: int = 0
     truncated_rows: int = 0
     truncated_tokens: int = 0
+    filtered_rows: int = 0
     dropped_rows: int = 0
     longest: int = 0
     largest_token_id: int = -1
+    digest: str = ""
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Counts one sample."""
         labels = sample["labels"]
+        values = np.array([len(labels), *sample["tokens"], *labels], dtype=np.int64)
+        self.digest = hashlib.blake2b(self.digest.encode() + values.tobytes(), digest_size=16).hexdigest()
         trained = len(labels) - list(labels).count(IGNORE_INDEX)
         cut = sample.get("num_truncated", 0)
         self.rows += 1
@@ -53,6 +62,8 @@ class SampleCounts:
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.trained_tokens:,} trained ({share:.0%})",
             f"longest {self.longest:,}",
         ]
+        if self.filtered_rows:
+            parts.append(f"{self.filtered_rows:,} more rows left out by filter_fn")
         if self.truncated_rows:
             parts.append(f"{self.truncated_rows:,} rows cut to max_seq_len ({self.truncated_tokens:,} tokens left out)")
         if self.untrained_rows:

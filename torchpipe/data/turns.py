@@ -23,9 +23,7 @@ def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
     turns = cell(row, column, name)
     if not isinstance(turns, (list, tuple)):
         held = "null" if turns is None else f"a {type(turns).__name__}"
-        raise DataError(
-            f"Column {column!r} holds {held}; it must be a list of turns. Name the right one in column_map."
-        )
+        raise DataError(f"Column {column!r} holds {held}; it must be a list of turns. Name the right column.")
     if not turns:
         raise DataError(f"Column {column!r} holds no turns. Drop such rows with a filter_fn.")
     return turns

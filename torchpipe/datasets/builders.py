@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Literal
 
+from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
     InputOutputToMessages,
@@ -47,7 +48,7 @@ def sft_dataset(
     *,
     source: Source,
     message_transform: Transform,
-    filter_fn: Callable[..., bool] | None = None,
+    filter_fn: Callable[..., bool] | str | None = None,
     packed: bool = False,
     split_across_pack: bool = False,
     masking_strategy: Strategy = None,
@@ -59,7 +60,7 @@ def sft_dataset(
         tokenizer: the model transform.
         source: a name for ``load_dataset``, or an object with ``__len__`` and ``__getitem__``.
         message_transform: row to ``{"messages": [...]}``.
-        filter_fn: keeps the rows for which it is true.
+        filter_fn: keeps the rows for which it is true; a function or the dotted name of one.
         packed: True packs samples into rows of the tokenizer's max_seq_len.
         split_across_pack: packed only: whether a sample may go on in the next row.
         masking_strategy: None keeps the masks that the transform set; otherwise it is applied after the transform.
@@ -75,6 +76,7 @@ def sft_dataset(
         )
     if split_across_pack and not packed:
         raise ConfigError("split_across_pack=True has no effect without packed=True. Set both or neither.")
+    _refuse_misspelt(load_dataset_kwargs)
     if isinstance(source, str):
         load_dataset_kwargs.setdefault("split", "train")
     if masking_strategy is not None:
@@ -96,6 +98,30 @@ def sft_dataset(
     )
 
 
+# What some builder takes. None of it is an option of load_dataset.
+_BUILDER_KEYWORDS = (
+    "packed",
+    "split_across_pack",
+    "masking_strategy",
+    "filter_fn",
+    "message_transform",
+    "column_map",
+    "conversation_column",
+    "conversation_style",
+    "new_system_prompt",
+    "train_on_input",
+)
+
+
+def _refuse_misspelt(load_dataset_kwargs: Mapping[str, Any]) -> None:
+    """Refuses a keyword that was meant for a builder, which load_dataset would answer with its own internals."""
+    for key in load_dataset_kwargs:
+        if key in _BUILDER_KEYWORDS:
+            raise ConfigError(f"This builder does not take {key!r}, and load_dataset does not either. Remove it.")
+        if near := did_you_mean(key, _BUILDER_KEYWORDS, cutoff=0.8):
+            raise ConfigError(f"{key!r} is not an option of this builder or of load_dataset.{near}")
+
+
 def chat_dataset(
     tokenizer: Any,
     *,
@@ -105,7 +131,7 @@ def chat_dataset(
     train_on_input: bool | None = None,
     new_system_prompt: str | None = None,
     packed: bool = False,
-    filter_fn: Callable[..., bool] | None = None,
+    filter_fn: Callable[..., bool] | str | None = None,
     split: str = "train",
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
@@ -131,7 +157,8 @@ def chat_dataset(
     }
     if conversation_style not in styles:
         raise ConfigError(
-            f"Unsupported conversation style: {conversation_style!r}. There are {', '.join(map(repr, styles))}."
+            f"Unsupported conversation style: {conversation_style!r}. There are {listed(styles)}."
+            f"{did_you_mean(conversation_style, styles)}"
         )
     transform_class, key = styles[conversation_style]
     return sft_dataset(
@@ -159,7 +186,7 @@ def instruct_dataset(
     train_on_input: bool | None = None,
     new_system_prompt: str | None = None,
     packed: bool = False,
-    filter_fn: Callable[..., bool] | None = None,
+    filter_fn: Callable[..., bool] | str | None = None,
     split: str = "train",
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
@@ -199,7 +226,7 @@ def alpaca_dataset(
     column_map: dict[str, str] | None = None,
     train_on_input: bool | None = None,
     packed: bool = False,
-    filter_fn: Callable[..., bool] | None = None,
+    filter_fn: Callable[..., bool] | str | None = None,
     split: str = "train",
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,

@@ -55,7 +55,7 @@ def count_samples(dataset: Any) -> SampleCounts:
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
         return counts
-    counts = SampleCounts()
+    counts = SampleCounts(filtered_rows=getattr(dataset, "num_filtered", 0))
     for index in track(range(len(dataset)), "Checking rows"):
         counts.add(dataset[index])
     return counts

@@ -56,7 +56,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
         self.max_seq_len = max_seq_len
         self.padding_idx = padding_idx
-        self.counts = SampleCounts()
+        self.counts = SampleCounts(filtered_rows=getattr(ds, "num_filtered", 0))
         self._tokens = array("i")
         self._labels = array("i")
         self._offsets = array("q", [0])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
+from torchpipe._dotpath import resolve
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ConfigError, SourceError, located
@@ -20,7 +21,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
             ``Configurable.Config`` that builds one.
         message_transform: row to ``{"messages": [...]}``.
         model_transform: the tokenizer or multimodal transform.
-        filter_fn: keeps the rows for which it is true; runs once, before any transform.
+        filter_fn: keeps the rows for which it is true; runs once, before any transform. A function, or the dotted name
+            of one (the form for YAML).
         filter_kwargs: further arguments of the ``filter`` of Hugging Face data sets (``num_proc``, ...).
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
@@ -42,7 +44,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         source: Source,
         message_transform: Transform,
         model_transform: Transform,
-        filter_fn: Callable[..., bool] | None = None,
+        filter_fn: Callable[..., bool] | str | None = None,
         filter_kwargs: Mapping[str, Any] | None = None,
         **load_dataset_kwargs: Any,
     ) -> None:
@@ -51,7 +53,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
         rows = load_rows(source, **load_dataset_kwargs)
         self._rows = rows
         if filter_fn is not None:
-            self._rows = _filtered(rows, filter_fn, filter_kwargs or {}, self.name)
+            keep = resolve(filter_fn) if isinstance(filter_fn, str) else filter_fn
+            self._rows = _filtered(rows, keep, filter_kwargs or {}, self.name)
             self.name += ", counted after filter_fn"
         elif filter_kwargs:
             raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")

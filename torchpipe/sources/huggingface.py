@@ -44,7 +44,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
 
     name = describe_source(source, load_dataset_kwargs)
     try:
-        with _bars_on_a_terminal_only():
+        with _quiet():
             rows = datasets.load_dataset(source, **load_dataset_kwargs)
     except Exception as error:
         raise _in_words(error, source, load_dataset_kwargs) from error
@@ -80,17 +80,20 @@ def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> s
 
 
 @contextmanager
-def _bars_on_a_terminal_only() -> Iterator[None]:
-    """The library draws its progress bars into log files too."""
+def _quiet() -> Iterator[None]:
+    """Without the library's log lines before an error that we put in words, or its progress bars in log files."""
     import datasets
 
-    quiet = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
-    if quiet:
+    hide_bars = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
+    verbosity = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    if hide_bars:
         datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if quiet:
+        datasets.logging.set_verbosity(verbosity)
+        if hide_bars:
             datasets.enable_progress_bars()
 
 
@@ -129,9 +132,14 @@ def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, A
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
         )
     first_line = (str(error.__cause__ or error).splitlines() or [""])[0]
-    what = "holds no rows in that split" if "corresponds to no data" in first_line else "can't be loaded"
+    if "corresponds to no data" in first_line:
+        split = load_dataset_kwargs.get("split")
+        return SourceError(
+            f"{name} holds no rows: nothing is left for split={split!r}. Choose a split that holds some (a recipe does "
+            "without held-out rows by dataset_val=null)."
+        )
     return SourceError(
-        f"{name} {what}: {first_line or type(error).__name__}. Check source={source!r} and "
+        f"{name} can't be loaded: {first_line or type(error).__name__}. Check source={source!r} and "
         f"{_options(load_dataset_kwargs)}"
     )
 
@@ -170,6 +178,8 @@ def _fault_in_json(path: Path) -> str | None:
         line = raw.count(b"\n", 0, error.start) + 1
         return f"{path}, line {line} is not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8."
     if path.suffix == ".json" and text.lstrip().startswith("["):
+        if not text.strip(" \t\r\n[]"):
+            return f"{path} holds an empty list. Give a file with at least one row."
         return _fault_in_text(path, text, first_line=1)
     for number, line in enumerate(text.split("\n"), start=1):
         fault = _fault_in_text(path, line, first_line=number) if line.strip() else None

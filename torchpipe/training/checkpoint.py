@@ -43,7 +43,8 @@ def save_checkpoint(
     It is written beside its place and renamed, so that a stop at any moment leaves the earlier ones whole.
 
     Args:
-        state: JSON values: where the run stands and what it depends on; ``load_checkpoint`` compares the latter.
+        state: JSON values: where the run stands, and under ``depends_on`` what :func:`load_checkpoint` compares; it
+            may be nested.
     """
     target = folder / f"step_{step:08d}"
     partial = folder / f".partial_{step:08d}_{os.getpid()}"
@@ -87,18 +88,29 @@ def load_checkpoint(
         raise CheckpointError(
             f"The checkpoint {folder} has format {state.get('version')}; this version reads {FORMAT_VERSION}."
         )
-    before = state["depends_on"]
+    before, now = _flat(state["depends_on"]), _flat(depends_on)
     changed = [
-        f"{key} was {before.get(key)!r} and is {depends_on.get(key)!r}"
-        for key in sorted({*before, *depends_on})
-        if before.get(key) != depends_on.get(key)
+        f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
     ]
     if changed:
         raise CheckpointError(
-            f"The checkpoint {folder} belongs to a run with other batches: {'; '.join(changed)}. "
-            "Put these back to resume, or start anew in another output_dir."
+            f"The checkpoint {folder} belongs to another run: {'; '.join(changed)}. Put these back to resume, or start "
+            "anew in another output_dir."
         )
     load_weights(model, folder / "model.safetensors")
     optimizer.load_state_dict(saved["optimizer"])
     torch.set_rng_state(saved["torch_rng"])
     return state
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys, in JSON's types."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = json.loads(json.dumps(value))
+    return flat

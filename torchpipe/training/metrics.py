@@ -67,7 +67,7 @@ class TrainingLog:
         self._trained_tokens += trained_tokens
         rate = tokens / max(seconds, 1e-9)
         self._write({"step": step, "loss": loss, "tokens_per_second": round(rate), "trained_tokens": trained_tokens})
-        numbers = f"loss {loss:.3f}  {rate:,.0f} tokens/s  {self._trained_tokens:,} trained tokens"
+        numbers = f"loss {loss:.3f}  {rate:,.0f} tokens/s  {self._trained_tokens:,} trained tokens so far"
         self._bar.update(self._task, completed=step, numbers=numbers)
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
             print(f"step {step}/{self._num_steps}  {numbers}", flush=True)
