@@ -78,10 +78,10 @@ def test_real_files_train_by_the_yaml_alone(
     assert isinstance(config, DictConfig)
     section = OmegaConf.create(block_with(repository, "yaml", words))
     tokenizer = OmegaConf.create(block_with(repository, "yaml", "llama3_tokenizer")).tokenizer
-    for key in ("dataset", "dataset_val", "run_val_every_n_steps", "save_every_n_steps"):
-        config.pop(key)
+    config.pop("dataset")
     config.update(
         dataset={**section.dataset, "data_files": str(shared_data / file), "split": "train[:40]", "packed": packed},
+        dataset_val=section.dataset_val,
         tokenizer={**tokenizer, "path": str(llama3_tokenizer_file), "max_seq_len": 512},
         model={**config.model, "vocab_size": 128256, "num_layers": 1, "embed_dim": 16, "max_seq_len": 512},
         output_dir=str(tmp_path),
