@@ -154,13 +154,13 @@ def test_a_filter_that_keeps_nothing_is_refused() -> None:
 def test_filter_arguments_without_effect_are_refused(chats: str) -> None:
     with pytest.raises(ConfigError, match="filter_kwargs was given without a filter_fn"):
         openai_dataset(chats, filter_kwargs={"num_proc": 1})
-    with pytest.raises(ConfigError, match="filter_kwargs are for Hugging Face data sets"):
+    with pytest.raises(ConfigError, match="filter_kwargs batched are for Hugging Face data sets"):
         SFTDataset(
             source=[chat("a")],
             message_transform=OpenAIToMessages(),
             model_transform=tiny_tokenizer(),
             filter_fn=bool,
-            filter_kwargs={"num_proc": 1},
+            filter_kwargs={"batched": True, "num_proc": 1},
         )
 
 

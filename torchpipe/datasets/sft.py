@@ -10,7 +10,7 @@ from torchpipe._dotpath import resolve
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import Rows, Source, describe_source, load_rows
+from torchpipe.sources import KeptRows, Rows, Source, describe_source, load_rows
 
 
 class SFTDataset(Dataset[dict[str, Any]]):
@@ -69,7 +69,9 @@ class SFTDataset(Dataset[dict[str, Any]]):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
         index %= len(self)
         try:
-            return self._transform(self._rows[index])
+            row = self._rows[index]
+            # A transform that changes its row must not change a source that lies in memory.
+            return self._transform(dict(row) if isinstance(row, dict) else row)
         except Exception as error:
             raise located(error, f"Row {index} of {self.name}") from error.__cause__
 
@@ -77,33 +79,27 @@ class SFTDataset(Dataset[dict[str, Any]]):
         return (self[index] for index in range(len(self)))
 
 
-class KeptRows:
-    """The rows of another source that a filter kept, by number.
-
-    Args:
-        rows: the source.
-        kept: int64, their numbers in it.
-    """
-
-    def __init__(self, rows: Rows, kept: np.ndarray) -> None:
-        self._rows = rows
-        self._kept = kept
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
-        return self._rows[int(self._kept[index])]
+# What only makes a filter of Hugging Face faster, or shows its progress; our own loop does without.
+_SPEED_OPTIONS = {"num_proc", "desc", "writer_batch_size", "load_from_cache_file", "keep_in_memory", "cache_file_name"}
 
 
 def _filtered(rows: Rows, filter_fn: Callable[..., bool], filter_kwargs: Mapping[str, Any], name: str) -> Rows:
     own_filter = getattr(rows, "filter", None)
     if callable(own_filter):
         kept: Any = own_filter(filter_fn, **filter_kwargs)
-    elif filter_kwargs:
-        raise ConfigError(f"filter_kwargs are for Hugging Face data sets; {name} is filtered without them.")
     else:
-        kept = KeptRows(rows, np.array([i for i in range(len(rows)) if filter_fn(rows[i])], dtype=np.int64))
+        if other := sorted(set(filter_kwargs) - _SPEED_OPTIONS):
+            raise ConfigError(f"filter_kwargs {', '.join(other)} are for Hugging Face data sets; {name} is not one.")
+        kept = KeptRows(
+            rows, np.array([i for i in range(len(rows)) if _is_kept(rows, i, filter_fn, name)], dtype=np.int64)
+        )
     if len(kept) == 0:
         raise SourceError(f"filter_fn kept none of the {len(rows)} rows of {name}. Check what it returns.")
     return kept
+
+
+def _is_kept(rows: Rows, index: int, filter_fn: Callable[..., bool], name: str) -> bool:
+    try:
+        return bool(filter_fn(rows[index]))
+    except Exception as error:
+        raise located(error, f"filter_fn at row {index} of {name}") from error.__cause__

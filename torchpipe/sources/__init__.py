@@ -1,5 +1,7 @@
 """Where rows come from."""
 
 from torchpipe.sources.huggingface import Rows, Source, SourceConfig, describe_source, load_rows
+from torchpipe.sources.json_rows import JsonRows
+from torchpipe.sources.views import JoinedRows, KeptRows
 
-__all__ = ["Rows", "Source", "SourceConfig", "describe_source", "load_rows"]
+__all__ = ["JoinedRows", "JsonRows", "KeptRows", "Rows", "Source", "SourceConfig", "describe_source", "load_rows"]

@@ -1,17 +1,23 @@
 """Rows from Hugging Face's ``load_dataset``, with its failures put in words."""
 
 import difflib
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
+from torchpipe.sources.json_rows import SUFFIXES, JsonRows
+from torchpipe.sources.views import JoinedRows, KeptRows
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
+
+
+_FILE_FORMATS = ("json", "csv", "parquet", "arrow", "text", "xml", "webdataset")
 
 
 class SourceConfig(Protocol):
@@ -28,6 +34,9 @@ Source = str | Rows | SourceConfig
 def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     """The rows of a source.
 
+    Local JSON files are read by :class:`~torchpipe.sources.json_rows.JsonRows`, which leaves every text as it is
+    written; ``load_dataset`` reads all else.
+
     Args:
         source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
             ``__getitem__``, which is returned as it is; or a value (``Configurable.Config``) whose ``build()``
@@ -40,9 +49,16 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     """
     if not isinstance(source, str):
         return _checked_object(source, load_dataset_kwargs)
+    name = describe_source(source, load_dataset_kwargs)
+    if source in _FILE_FORMATS and not {"data_files", "data_dir"} & {k for k, v in load_dataset_kwargs.items() if v}:
+        raise ConfigError(
+            f"source={source!r} reads files, and no data_files were given. Give their path: data_files=..."
+        )
+    files = _plain_json_files(source, load_dataset_kwargs)
+    if files is not None:
+        return _rows_of_split(files, load_dataset_kwargs.get("split"), name)
     import datasets
 
-    name = describe_source(source, load_dataset_kwargs)
     try:
         with _quiet():
             rows = datasets.load_dataset(source, **load_dataset_kwargs)
@@ -97,6 +113,43 @@ def _quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
+def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, list[Path]] | None:
+    """The local JSON files of each split, if that is all that is asked for; they are read by :class:`JsonRows`."""
+    files = load_dataset_kwargs.get("data_files")
+    if source != "json" or not files or not set(load_dataset_kwargs) <= {"data_files", "data_dir", "split"}:
+        return None
+    folder = load_dataset_kwargs.get("data_dir")
+    groups = files if isinstance(files, Mapping) else {"train": files}
+    found = {split: list(_local_files({"data_files": names, "data_dir": folder})) for split, names in groups.items()}
+    paths = [path for group in found.values() for path in group]
+    return found if paths and all(path.is_file() and path.suffix in SUFFIXES for path in paths) else None
+
+
+def _rows_of_split(files: Mapping[str, list[Path]], split: Any, name: str) -> Rows:
+    """The rows of ``split``: a name, or ``load_dataset``'s grammar of parts and sums (``train[:90%]``)."""
+    if split is None:
+        raise ConfigError(f"{name} has the splits {', '.join(files)}. Name one: split=...")
+    if split in files:
+        return JsonRows(files[split])
+    import datasets
+
+    rows = {name: JsonRows(paths) for name, paths in files.items()}
+    try:
+        instruction = datasets.ReadInstruction.from_spec(str(split))
+        parts = instruction.to_absolute({name: len(group) for name, group in rows.items()})
+    except (ValueError, AssertionError) as error:
+        raise ConfigError(
+            f"{name}: split={split!r} can't be read: {error} The splits are {', '.join(files)}."
+        ) from error
+    kept = [KeptRows(rows[part.splitname], np.arange(part.from_, part.to)) for part in parts if part.from_ < part.to]
+    if not kept:
+        raise SourceError(
+            f"{name} holds no rows: nothing is left for split={split!r}. Choose a split that holds some (a recipe does "
+            "without held-out rows by dataset_val=null)."
+        )
+    return kept[0] if len(kept) == 1 else JoinedRows(kept)
+
+
 def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows:
     if not isinstance(source, RandomAccessDataSource) and callable(getattr(source, "build", None)):
         source = source.build()
@@ -117,16 +170,12 @@ def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows
 
 
 def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, Any]) -> SourceError | ConfigError:
-    """The sentence for a failure of ``load_dataset``. Local files are read once more, to find the line at fault."""
+    """The sentence for a failure of ``load_dataset``."""
     name = describe_source(source, load_dataset_kwargs)
     paths = list(_local_files(load_dataset_kwargs))
     missing = [path for path in paths if not path.exists()]
     if missing and not any(character in str(missing[0]) for character in "*?["):
         return SourceError(f"There is no file {missing[0]} (looked from {Path.cwd()}). {_nearest_file(missing[0])}")
-    for path in paths:
-        fault = _fault_in_json(path) if path.is_file() and path.suffix in (".json", ".jsonl") else None
-        if fault:
-            return SourceError(fault)
     if isinstance(error, TypeError):
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
@@ -165,47 +214,3 @@ def _nearest_file(path: Path) -> str:
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=1)
     return f"Did you mean {path.parent / near[0]}?" if near else "Check data_files."
-
-
-def _fault_in_json(path: Path) -> str | None:
-    """What is wrong with a JSON file, in one sentence with its line; None if nothing is."""
-    raw = path.read_bytes()
-    if not raw.strip():
-        return f"{path} is empty. Give a file with at least one row."
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        return f"{path}, line {line} is not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8."
-    if path.suffix == ".json" and text.lstrip().startswith("["):
-        if not text.strip(" \t\r\n[]"):
-            return f"{path} holds an empty list. Give a file with at least one row."
-        return _fault_in_text(path, text, first_line=1)
-    for number, line in enumerate(text.split("\n"), start=1):
-        fault = _fault_in_text(path, line, first_line=number) if line.strip() else None
-        if fault:
-            # A .json file may also hold one object over many lines.
-            whole = path.suffix == ".json" and _fault_in_text(path, text, first_line=1) is None
-            return None if whole else fault
-    return None
-
-
-def _fault_in_text(path: Path, text: str, *, first_line: int) -> str | None:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        return (
-            f"{path}, line {line} is not valid JSON: {error.msg} at column {error.colno}. Correct or delete that line."
-        )
-    except RecursionError:
-        return f"{path}, line {first_line} nests deeper than can be read. Correct or delete that line."
-    if "\\u" in text:
-        try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            return (
-                f"{path}, line {first_line} holds a lone surrogate (half of a \\ud83d\\ude00 pair), which has no UTF-8 "
-                "form. Correct or delete that line."
-            )
-    return None

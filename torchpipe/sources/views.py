@@ -1,0 +1,47 @@
+"""Rows of other sources, chosen or joined, by number."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from torchpipe.data.protocols import RandomAccessDataSource
+
+
+class KeptRows:
+    """Some rows of another source.
+
+    Args:
+        rows: the source.
+        kept: integers, their numbers in it.
+    """
+
+    def __init__(self, rows: RandomAccessDataSource[Mapping[str, Any]], kept: np.ndarray) -> None:
+        self._rows = rows
+        self._kept = np.asarray(kept, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
+        return self._rows[int(self._kept[index])]
+
+
+class JoinedRows:
+    """The rows of several sources, one after another."""
+
+    def __init__(self, sources: Sequence[RandomAccessDataSource[Mapping[str, Any]]]) -> None:
+        self._sources = list(sources)
+        self._ends = list(accumulate(map(len, self._sources)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
+        index %= len(self)
+        number = bisect_right(self._ends, index)
+        return self._sources[number][index - (self._ends[number - 1] if number else 0)]
