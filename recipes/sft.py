@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from torchpipe import config
 from torchpipe.audit import preview, prompt_of
+from torchpipe.config import Setting
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets import count_samples, instantiate_dataset
 from torchpipe.errors import CheckpointError, ConfigError
@@ -35,53 +36,47 @@ from torchpipe.training import (
     to_device,
 )
 
-# Every key that the recipe reads, with its default; `...` has none. A key that is not here is refused by name.
-KEYS: dict[str, Any] = {
-    "tokenizer": ...,
-    "dataset": ...,
-    "model": ...,
-    "optimizer": ...,
-    "loss": ...,
-    "output_dir": ...,  # checkpoints and log.jsonl go here
-    "dataset_val": None,  # held-out rows
-    "data_file": None,  # for ${data_file} in the dataset sections
-    "collate_fn": "torchpipe.data.padded_collate_sft",  # of unpacked samples
-    "check_rows": True,  # read every row once before the model is built, and count
-    "seed": 0,
-    "device": "cpu",
-    "shuffle": True,
-    "batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "epochs": 1,
-    "max_steps": None,
-    "num_workers": 0,
-    "run_val_every_n_steps": None,
-    "num_rows_for_training_loss": 256,  # the first rows, whose loss is printed before and after as "training"
-    "save_every_n_steps": None,  # a checkpoint is written at the end in any case
-    "keep_last_n_checkpoints": 2,
-    "log_every_n_steps": 10,
-    "resume": False,
-    "overwrite": False,
-    "max_generated_tokens": 64,
+# Every key that the recipe reads. A key that is not here is refused by name.
+KEYS = {
+    "tokenizer": Setting(),
+    "dataset": Setting(),
+    "model": Setting(),
+    "optimizer": Setting(),
+    "loss": Setting(),
+    "output_dir": Setting(),  # checkpoints and log.jsonl go here
+    "dataset_val": Setting(None),  # held-out rows
+    "data_file": Setting(None),  # for ${data_file} in the dataset sections
+    "collate_fn": Setting("torchpipe.data.padded_collate_sft"),  # of unpacked samples
+    "check_rows": Setting(True),  # read every row once before the model is built, and count
+    "seed": Setting(0, at_least=0),
+    "device": Setting("cpu"),
+    "shuffle": Setting(True),
+    "batch_size": Setting(8, at_least=1),
+    "gradient_accumulation_steps": Setting(1, at_least=1),
+    "epochs": Setting(1, at_least=1),
+    "max_steps": Setting(None, at_least=1, can_be_null=True),
+    "num_workers": Setting(0, at_least=0),
+    "run_val_every_n_steps": Setting(None, at_least=1, can_be_null=True),
+    "num_rows_for_training_loss": Setting(256, at_least=0),  # the first rows; their loss is printed before and after
+    "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
+    "keep_last_n_checkpoints": Setting(2, at_least=1),
+    "log_every_n_steps": Setting(10, at_least=1),
+    "resume": Setting(False),
+    "overwrite": Setting(False),
+    "max_generated_tokens": Setting(64, at_least=0),
 }
 
 
-def read_settings(cfg: DictConfig) -> DictConfig:
+def checked_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
-    config.check_keys(cfg, known=KEYS, required=[key for key, default in KEYS.items() if default is ...])
+    settings = config.read_settings(cfg, KEYS)
     config.validate(cfg)
-    settings = OmegaConf.merge({key: None if default is ... else default for key, default in KEYS.items()}, cfg)
-    assert isinstance(settings, DictConfig)
-    for key in ("batch_size", "gradient_accumulation_steps", "epochs", "log_every_n_steps", "keep_last_n_checkpoints"):
-        if not isinstance(settings[key], int) or settings[key] < 1:
-            raise ConfigError(f"{key} is {settings[key]!r}. Give a whole number above 0.")
-    for key in ("max_steps", "run_val_every_n_steps", "save_every_n_steps"):
-        if settings[key] is not None and (not isinstance(settings[key], int) or settings[key] < 1):
-            raise ConfigError(f"{key} is {settings[key]!r}. Give a whole number above 0, or null to do without.")
     if settings.resume and settings.overwrite:
         raise ConfigError("resume=true goes on from output_dir and overwrite=true empties it. Set one of them.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("This recipe trains on one device and was started as several processes. Start it once.")
+    if str(settings.device).partition(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
+        raise ConfigError(f"device is {settings.device!r}. It can be cpu, or cuda (cuda:1, ...), mps or xpu.")
     if str(settings.device).startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device is {settings.device!r} and torch sees no CUDA device. Set device=cpu.")
     return settings
@@ -89,11 +84,16 @@ def read_settings(cfg: DictConfig) -> DictConfig:
 
 def newest_checkpoint(settings: DictConfig) -> Path | None:
     """The checkpoint to go on from, or None. Earlier results are never overwritten unasked."""
-    found = checkpoints(Path(settings.output_dir, "checkpoints"))
-    if found and not (settings.resume or settings.overwrite):
+    output_dir = Path(str(settings.output_dir))
+    existing = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"output_dir is {output_dir}, and {existing} is no folder that can be written to.")
+    found = checkpoints(output_dir / "checkpoints")
+    log = output_dir / "log.jsonl"
+    if (found or (log.exists() and log.stat().st_size)) and not (settings.resume or settings.overwrite):
         raise CheckpointError(
-            f"{settings.output_dir} already holds a run, up to {found[-1].name}. resume=true goes on from there, "
-            "overwrite=true starts anew, or give another output_dir."
+            f"{output_dir} already holds a run, {f'up to {found[-1].name}' if found else 'without a checkpoint'}. "
+            "resume=true goes on from there, overwrite=true starts anew, or give another output_dir."
         )
     if settings.resume and not found:
         print(f"resume=true, and {settings.output_dir} holds no checkpoint yet: starting at step 0", flush=True)
@@ -122,11 +122,12 @@ def report_rows(name: str, dataset: Any, check_rows: bool) -> SampleCounts | Non
     return counts
 
 
-def check_model(model: Any, counts: SampleCounts | None) -> None:
+def check_model(model: Any, counts: SampleCounts | None, sample: Any) -> None:
     """Refuses a model that the rows do not fit."""
-    if counts and counts.longest > model.max_seq_len:
+    longest = max(counts.longest if counts else 0, len(sample["tokens"]))  # a pack's padding counts positions on
+    if longest > model.max_seq_len:
         raise ConfigError(
-            f"The longest row has {counts.longest} tokens and the model takes {model.max_seq_len}. Lower "
+            f"The longest row has {longest} tokens and the model takes {model.max_seq_len}. Lower "
             "tokenizer.max_seq_len, or raise the model's."
         )
     if counts and counts.largest_token_id >= model.tok_embeddings.num_embeddings:
@@ -140,7 +141,7 @@ def check_model(model: Any, counts: SampleCounts | None) -> None:
 @config.parse
 def main(cfg: DictConfig) -> None:
     """Trains as the config says."""
-    settings = read_settings(cfg)
+    settings = checked_settings(cfg)
     config.log_config("sft", cfg)
     output_dir, resume_from = Path(settings.output_dir), newest_checkpoint(settings)
     device = torch.device(settings.device)
@@ -152,15 +153,16 @@ def main(cfg: DictConfig) -> None:
     dataset = instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_dataset(settings.dataset_val, tokenizer) if settings.dataset_val else None
     counts = report_rows("training rows", dataset, settings.check_rows)
-    if held_out is not None:
-        report_rows("held-out rows", held_out, settings.check_rows)
+    held_out_counts = report_rows("held-out rows", held_out, settings.check_rows) if held_out is not None else None
     first_sample = dataset[0]
     show = partial(tokenizer.decode, truncate_at_eos=False, skip_special_tokens=False)
     print(f"first sample, as the loss sees it:\n{preview(first_sample, show)}", flush=True)
 
     # Model, loss, optimizer.
     model = config.instantiate(settings.model).to(device)
-    check_model(model, counts)
+    check_model(model, counts, first_sample)
+    if held_out is not None:
+        check_model(model, held_out_counts, held_out[0])
     loss_fn = config.instantiate(settings.loss)
     if hasattr(loss_fn, "set_model_output"):
         loss_fn.set_model_output(model)  # the loss projects to the vocabulary itself, a part at a time
@@ -210,14 +212,14 @@ def main(cfg: DictConfig) -> None:
             keep_last=settings.keep_last_n_checkpoints,
         )
 
-    # The loop: one optimizer step a turn. Only now, with all in place, may an earlier run go.
-    if settings.overwrite:
-        shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
+    # The loop: one optimizer step a turn. An earlier run goes only now, with all in place.
     model.train()
     checkpoint = resume_from
     with TrainingLog(
         output_dir / "log.jsonl", num_steps=num_steps, done_steps=step, every=settings.log_every_n_steps
     ) as log:
+        if settings.overwrite:
+            shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
         while step < num_steps:
             epoch, start_step = divmod(step, steps_per_epoch)
             order = epoch_order(len(dataset), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle)
@@ -225,6 +227,8 @@ def main(cfg: DictConfig) -> None:
                 trained = sum(map(num_trained, micro_batches))
                 step_loss = 0.0
                 for batch in micro_batches:
+                    if not num_trained(batch):
+                        continue
                     inputs = to_device(batch, device)
                     labels = inputs.pop("labels")
                     # This micro-batch's sum over its trained tokens, divided by those of the whole step.

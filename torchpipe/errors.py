@@ -42,12 +42,12 @@ class InstantiationError(ConfigError):
 
 
 def located(error: Exception, where: str) -> Exception:
-    """The error to raise instead, with ``where`` (a row and its file, a key path) in front of its sentence.
+    """The error itself, with ``where`` (a row and its file, a key path) in front of its sentence.
 
-    An error of ours comes back as a new one of its class. Any other comes back itself with a note, so that the user's
-    own exception type and traceback stay.
+    Any error that is not ours gets a note instead. The user's own exception type and traceback stay either way.
     """
     if isinstance(error, TorchpipeError):
-        return type(error)(f"{where}: {error}")
+        error.args = (f"{where}: {error}", *error.args[1:])
+        return error
     error.add_note(f"{where}: raised {type(error).__name__} ({error})")
     return error

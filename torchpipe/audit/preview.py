@@ -23,11 +23,16 @@ def preview(sample: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *
     lines: list[str] = []
     for is_trained, run in groupby(range(shown), key=trained.__getitem__):
         indices = list(run)
-        text = decode([tokens[i] for i in indices]).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        text = "".join(map(_visible, decode([tokens[i] for i in indices])))
         lines.append(f"{'  trained' if is_trained else 'untrained'} {len(indices):5d} | {text}")
     if shown < len(tokens):
         lines.append(f"          ... {len(tokens) - shown} tokens more")
     return "\n".join(lines)
+
+
+def _visible(character: str) -> str:
+    """The character, or its escape where it would change the terminal or not be seen."""
+    return character if character.isprintable() and character != "\\" else character.encode("unicode_escape").decode()
 
 
 def prompt_of(sample: Mapping[str, Any]) -> list[int]:

@@ -55,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error)
         return 1
     except BrokenPipeError:  # torchpipe ls | head
-        sys.stderr.close()
+        if words[0] == "run":
+            print("Stopped: nobody reads the output any more. Send it to a file instead.", file=sys.stderr)
+        else:
+            sys.stderr.close()
         return 1
 
 

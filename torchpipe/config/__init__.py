@@ -3,7 +3,7 @@
 from torchpipe._dotpath import resolve
 from torchpipe.config.configurable import Configurable
 from torchpipe.config.instantiate import instantiate
-from torchpipe.config.keys import check_keys
+from torchpipe.config.keys import Setting, read_settings
 from torchpipe.config.log import log_config
 from torchpipe.config.parse import parse
 from torchpipe.config.validate import validate
@@ -13,10 +13,11 @@ __all__ = [
     "ConfigError",
     "Configurable",
     "InstantiationError",
-    "check_keys",
+    "Setting",
     "instantiate",
     "log_config",
     "parse",
+    "read_settings",
     "resolve",
     "validate",
 ]

@@ -1,23 +1,56 @@
-"""A recipe's own list of keys, held against a config."""
+"""A recipe's own table of keys, held against a config."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError
 
 
-def check_keys(cfg: DictConfig, *, known: Iterable[str], required: Iterable[str] = ()) -> None:
-    """Refuses a config with a top-level key that the recipe does not read, or without one that it needs.
+@dataclass(frozen=True)
+class Setting:
+    """One top-level key of a recipe.
+
+    Attributes:
+        default: the value where the config has none; ``...``: the config has to give one.
+        at_least: the key holds a whole number, this or more.
+        can_be_null: whether null is a value too.
+    """
+
+    default: Any = ...
+    at_least: int | None = None
+    can_be_null: bool = False
+
+    def fault_of(self, value: Any) -> str | None:
+        """What is wrong with a value, as the end of a sentence; None if nothing is."""
+        if self.at_least is None or (value is None and self.can_be_null):
+            return None
+        if type(value) is int and value >= self.at_least:  # True is an int too
+            return None
+        return f"Give a whole number, {self.at_least} or more{', or null to do without' if self.can_be_null else ''}."
+
+
+def read_settings(cfg: DictConfig, table: Mapping[str, Setting]) -> DictConfig:
+    """The config with the table's defaults filled in.
 
     Raises:
-        ConfigError: one sentence a key; an unknown one is answered with the nearest known name.
+        ConfigError: a key is not in the table (the nearest name is given), one is missing or still ``???``, or a
+            number is none or too small.
     """
-    known = list(known)
-    faults = [f"{key!r} is not a key of this recipe.{did_you_mean(key, known)}" for key in cfg if key not in known]
-    missing = [key for key in required if cfg.get(str(key)) is None]
-    if missing:
-        faults.append(f"The config has no {listed(missing)}, which the recipe needs.")
-    if faults:
-        raise ConfigError(" ".join(faults) + f" The recipe reads {listed(known)}.")
+    unknown = [f"{key!r} is not a key of this recipe.{did_you_mean(key, table)}" for key in cfg if key not in table]
+    if unknown:
+        raise ConfigError(f"{' '.join(unknown)} The recipe reads {listed(table)}.")
+    settings = cfg.copy()
+    for key, setting in table.items():
+        if OmegaConf.is_missing(settings, key):
+            raise ConfigError(f"{key} is still to be given: write it into the file, or {key}=... on the command line.")
+        if key not in settings:
+            settings[key] = None if setting.default is ... else setting.default
+        if setting.default is ... and settings[key] is None:
+            raise ConfigError(f"The config has no {key!r}, which the recipe needs.")
+        if fault := setting.fault_of(settings[key]):
+            raise ConfigError(f"{key} is {settings[key]!r}. {fault}")
+    return settings

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from torchpipe._sentences import print_error
 from torchpipe._shipped_files import find_config
@@ -81,6 +82,12 @@ def parse(recipe_main: Callable[[DictConfig], Any]) -> Callable[..., Any]:
         except TorchpipeError as error:
             print_error(error)
             status = 1
+        except OmegaConfBaseException as error:
+            print_error(ConfigError(f"The config can't be read at {error.full_key}: {str(error).splitlines()[0]}"))
+            status = 1
+        except KeyboardInterrupt:
+            print("Interrupted.", file=sys.stderr)
+            status = 130
         sys.exit(status)
 
     return wrapper

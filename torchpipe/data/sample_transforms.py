@@ -38,12 +38,12 @@ class SFTTransform:
             DataError: the messages are not a valid conversation, or the model transform's result has no ``tokens`` and
                 ``mask`` of equal length above 0.
         """
-        row = sample if self._message_transform is None else self._message_transform(sample)
+        row = sample if self._message_transform is None else _as_mapping(self._message_transform(sample), "message")
         if "messages" in row:
             _check_messages(row["messages"])
         if self._model_transform is None:
             return dict(row)
-        result = dict(self._model_transform(row))
+        result = dict(_as_mapping(self._model_transform(row), "model"))
         if not ("tokens" in result and "mask" in result):
             raise DataError(
                 f"The model_transform ({_name(self._model_transform)}) returned the keys {sorted(result)}. "
@@ -59,7 +59,15 @@ class SFTTransform:
         return result
 
 
+def _as_mapping(result: Any, kind: str) -> Mapping[str, Any]:
+    if not isinstance(result, Mapping):
+        raise DataError(f"The {kind}_transform returned a {type(result).__name__}. It has to return a dict.")
+    return result
+
+
 def _check_messages(messages: Sequence[Message]) -> None:
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        raise DataError(f"`messages` is a {type(messages).__name__}. It has to be a list of Message.")
     for index, message in enumerate(messages):
         if not isinstance(message, Message):
             raise DataError(

@@ -69,7 +69,7 @@ def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] |
         int64 [n]: ``tokens[i + 1]`` where ``mask[i + 1]`` is False, IGNORE_INDEX elsewhere and at the last position.
 
     Raises:
-        DataError: the lengths differ, a side has more than one axis, or a token is not an integer.
+        DataError: the lengths differ, a side has more than one axis, a token is no id, or the mask no True and False.
 
     >>> next_token_labels([5, 6, 7, 8], [True, True, False, False]).tolist()
     [-100, 7, 8, -100]
@@ -79,12 +79,16 @@ def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] |
             f"A sample has {len(tokens)} tokens and {len(mask)} mask values; the tokenizer must return as many of both."
         )
     labels = np.full(len(tokens), IGNORE_INDEX, dtype=np.int64)
-    if len(tokens) > 1:
-        ids, hidden = np.asarray(tokens), np.asarray(mask, dtype=np.bool_)
+    if len(tokens):
+        ids, hidden = np.asarray(tokens), np.asarray(mask)
         if ids.dtype.kind not in "iu" or ids.ndim != 1 or hidden.ndim != 1:
             raise DataError(
                 f"Tokens are {ids.dtype} of shape {list(ids.shape)}, the mask has shape {list(hidden.shape)}. "
                 "Both must have one axis, and tokens must be integers."
             )
-        np.copyto(labels[:-1], ids[1:], where=~hidden[1:])
+        if hidden.dtype != np.bool_ and not (hidden.dtype.kind in "iu" and set(np.unique(hidden)) <= {0, 1}):
+            raise DataError(f"The mask holds {list(mask)[:3]} ...; it must hold True (not trained) and False.")
+        if ids.min() < 0 or ids.max() >= 2**31:
+            raise DataError(f"Tokens run from {ids.min()} to {ids.max()}; an id is from 0 to 2**31 - 1.")
+        np.copyto(labels[:-1], ids[1:], where=~hidden[1:].astype(np.bool_))
     return labels

@@ -1,6 +1,6 @@
 """One-call data sets for common shapes of rows, and the door for a transform of one's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from torchpipe.data.message_transforms import (
     OpenAIToMessages,
     ShareGPTToMessages,
 )
-from torchpipe.data.messages import MaskingStrategy, mask_messages
+from torchpipe.data.messages import MaskingStrategy, Message, mask_messages
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
@@ -35,10 +35,11 @@ class MaskedMessages:
         mask_messages([], masking_strategy)  # an unknown strategy is refused here
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        """The transform's row with re-masked messages."""
+        """The transform's row with re-masked messages. What are no messages stays, and is refused by the data set."""
         row = dict(self._message_transform(sample))
-        if "messages" in row:
-            row["messages"] = [copy(message) for message in row["messages"]]
+        messages = row.get("messages")
+        if isinstance(messages, Sequence) and all(isinstance(message, Message) for message in messages):
+            row["messages"] = [copy(message) for message in messages]
             mask_messages(row["messages"], self._masking_strategy)
         return row
 

@@ -1,6 +1,7 @@
 """Samples packed into rows of one length."""
 
 from array import array
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,13 @@ import torch
 from torch.utils.data import Dataset
 
 from torchpipe._progress import track
+from torchpipe._suggest import listed
+from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.packing.assemble import assemble
 from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.errors import ConfigError, DataError, located
+from torchpipe.errors import ColumnError, ConfigError, DataError, located
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
@@ -52,6 +55,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             raise ConfigError(
                 f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}."
             )
+        if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
+            raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens.")
         if max_packs is not None and max_packs < 0:
             raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
         self.max_seq_len = max_seq_len
@@ -69,7 +74,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             if max_packs is not None and len(packs) >= max_packs:
                 break
             sample = ds[index]
-            tokens, labels = _as_list(sample["tokens"]), _as_list(sample["labels"])
+            tokens, labels = (_as_ids(sample, key, index) for key in ("tokens", "labels"))
             if len(tokens) != len(labels):
                 raise DataError(
                     f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many."
@@ -83,10 +88,20 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             self._offsets.append(len(self._tokens))
             self.counts.add(sample)
         packs += planner.flush()
-        plan = PackPlan.from_packs(packs if max_packs is None else packs[:max_packs])
-        whole = len(ds) if max_packs is None else int(plan.sample.max(initial=-1)) + 1
-        self.counts.dropped_rows = len(ds) - whole
+        if max_packs is None or len(packs) <= max_packs:
+            return PackPlan.from_packs(packs)
+        plan = PackPlan.from_packs(packs[:max_packs])
+        self._count_what_is_left(plan, len(ds))
         return plan
+
+    def _count_what_is_left(self, plan: PackPlan, num_rows: int) -> None:
+        """Counts anew what the kept packs hold, of which the last sample may be a part."""
+        spans = list(zip(plan.sample.tolist(), plan.start.tolist(), plan.stop.tolist(), strict=True))
+        self.counts.rows = len({sample for sample, _, _ in spans})
+        self.counts.dropped_rows = num_rows - self.counts.rows
+        self.counts.tokens = sum(stop - start for _, start, stop in spans)
+        labels = (self._read(Span(*span))[1] for span in spans)
+        self.counts.trained_tokens = sum(int((part != IGNORE_INDEX).sum()) for part in labels)
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -104,5 +119,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
 
 
-def _as_list(values: Any) -> list[int]:
-    return values.tolist() if hasattr(values, "tolist") else values
+def _as_ids(sample: Any, key: str, index: int) -> "array[int]":
+    """The values as 32-bit integers."""
+    if not isinstance(sample, Mapping) or key not in sample:
+        held = listed(sample) if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
+        raise ColumnError(f"Sample {index} has no {key!r}; it has {held}. A packed sample needs tokens and labels.")
+    values = sample[key]
+    try:
+        return array("i", values.tolist() if hasattr(values, "tolist") else values)
+    except (TypeError, OverflowError) as error:
+        raise DataError(f"Sample {index}: its {key} are not 32-bit integers ({error}).") from None

@@ -73,7 +73,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
             # A transform that changes its row must not change a source that lies in memory.
             return self._transform(dict(row) if isinstance(row, dict) else row)
         except Exception as error:
-            raise located(error, f"Row {index} of {self.name}") from error.__cause__
+            raise located(error, f"Row {index} of {self.name}")  # noqa: B904  # the same error, not a second one
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
@@ -102,4 +102,4 @@ def _is_kept(rows: Rows, index: int, filter_fn: Callable[..., bool], name: str) 
     try:
         return bool(filter_fn(rows[index]))
     except Exception as error:
-        raise located(error, f"filter_fn at row {index} of {name}") from error.__cause__
+        raise located(error, f"filter_fn at row {index} of {name}")  # noqa: B904  # the same error

@@ -46,7 +46,7 @@ def linear_cross_entropy(
 
     Raises:
         DataError: the shapes don't belong together.
-        ConfigError: ``num_chunks`` is below 1.
+        ConfigError: ``num_chunks`` is below 1, or ``reduction`` another word.
 
     >>> hidden, weight = torch.zeros(2, 3, 4), torch.zeros(10, 4)
     >>> targets = torch.tensor([[1, 2, -100], [3, -100, -100]])
@@ -55,6 +55,8 @@ def linear_cross_entropy(
     """
     if num_chunks < 1:
         raise ConfigError(f"num_chunks is {num_chunks}. Give 1 or more.")
+    if reduction not in ("mean", "sum"):
+        raise ConfigError(f"reduction is {reduction!r}. It can be 'mean' or 'sum'.")
     if hidden.shape[:-1] != targets.shape or hidden.shape[-1:] != weight.shape[1:]:
         raise DataError(
             f"hidden is {list(hidden.shape)}, weight is {list(weight.shape)} and targets is {list(targets.shape)}. "

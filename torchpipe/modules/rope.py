@@ -49,14 +49,16 @@ class RotaryPositionalEmbeddings(nn.Module):
             input_pos: int64 [b, s], each token's position in its document; None counts 0, 1, 2, ... along s.
 
         Raises:
-            DataError: a position is ``max_seq_len`` or more (found on the CPU; a CUDA device stops with its own
-                index assertion).
+            DataError: a position is negative, or ``max_seq_len`` or more (found on the CPU; a CUDA device stops with
+                its own index assertion).
         """
         if input_pos is None:
             if x.shape[1] > self.max_seq_len:
                 raise DataError(self._too_far(x.shape[1] - 1))
             cache = self.cache[: x.shape[1]].unsqueeze(0)
         else:
+            if input_pos.is_floating_point() or (input_pos.device.type == "cpu" and int(input_pos.min()) < 0):
+                raise DataError("input_pos holds a position that is negative or no integer. Count positions from 0.")
             try:
                 cache = self.cache[input_pos]
             except IndexError:

@@ -1,5 +1,6 @@
 """Rows from Hugging Face's ``load_dataset``, with its failures put in words."""
 
+import csv
 import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     """The rows of a source.
 
     Local JSON files are read by :class:`~torchpipe.sources.json_rows.JsonRows`, which leaves every text as it is
-    written; ``load_dataset`` reads all else.
+    written; ``load_dataset`` reads all else. The cells of a local CSV file stay text, unless ``features`` says
+    otherwise.
 
     Args:
         source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
@@ -59,6 +61,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         return _rows_of_split(files, load_dataset_kwargs.get("split"), name)
     import datasets
 
+    if source == "csv":
+        load_dataset_kwargs = {**_as_text(load_dataset_kwargs), **load_dataset_kwargs}
     try:
         with _quiet():
             rows = datasets.load_dataset(source, **load_dataset_kwargs)
@@ -111,6 +115,20 @@ def _quiet() -> Iterator[None]:
         datasets.logging.set_verbosity(verbosity)
         if hide_bars:
             datasets.enable_progress_bars()
+
+
+def _as_text(load_dataset_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that keep the cells of local CSV files as written: guessed types turn 007 into 7, and NA into null."""
+    paths = list(_local_files(load_dataset_kwargs))
+    if {"features", "names", "column_names", "header"} & set(load_dataset_kwargs) or not all(map(Path.is_file, paths)):
+        return {}
+    import datasets
+
+    delimiter = load_dataset_kwargs.get("delimiter") or load_dataset_kwargs.get("sep") or ","
+    with paths[0].open(newline="", encoding=load_dataset_kwargs.get("encoding") or "utf-8-sig") as file:
+        header = next(csv.reader(file, delimiter=delimiter), [])
+    columns = datasets.Features({name: datasets.Value("string") for name in header})
+    return {"features": columns, "keep_default_na": False} if header else {}
 
 
 def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, list[Path]] | None:

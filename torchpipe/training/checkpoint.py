@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from torchpipe.errors import CheckpointError
@@ -42,6 +43,9 @@ def save_checkpoint(
 
     It is written beside its place and renamed, so that a stop at any moment leaves the earlier ones whole.
 
+    Raises:
+        CheckpointError: it can't be written; the earlier checkpoints are as they were.
+
     Args:
         state: JSON values: where the run stands, and under ``depends_on`` what :func:`load_checkpoint` compares; it
             may be nested.
@@ -49,14 +53,22 @@ def save_checkpoint(
     target = folder / f"step_{step:08d}"
     partial = folder / f".partial_{step:08d}_{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_weights(model, partial / "model.safetensors")
-    torch.save({"optimizer": optimizer.state_dict(), "torch_rng": torch.get_rng_state()}, partial / "optimizer.pt")
-    record = {"version": FORMAT_VERSION, "step": step, **state}
-    (partial / "state.json").write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
-    for file in partial.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
+    try:
+        partial.mkdir(parents=True)
+        save_weights(model, partial / "model.safetensors")
+        torch.save({"optimizer": optimizer.state_dict(), "torch_rng": torch.get_rng_state()}, partial / "optimizer.pt")
+        record = {"version": FORMAT_VERSION, "step": step, **state}
+        (partial / "state.json").write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
+        for file in partial.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+    except (OSError, RuntimeError, SafetensorError) as error:  # what a full or read-only disk leads to
+        shutil.rmtree(partial, ignore_errors=True)
+        earlier = [str(found) for found in checkpoints(folder)[-1:]]
+        raise CheckpointError(
+            f"The checkpoint of step {step} can't be written to {folder}: {error}. Free the disk and go on with "
+            f"resume=true from {earlier[0] if earlier else 'the beginning'}."
+        ) from error
     if target.exists():
         shutil.rmtree(target)
     partial.rename(target)
@@ -79,16 +91,15 @@ def load_checkpoint(
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         saved = torch.load(folder / "optimizer.pt", weights_only=True)
+        version, before = state.get("version"), _flat(state.get("depends_on", {}))
     except Exception as error:  # torch.load raises whatever the damaged bytes lead to
         raise CheckpointError(
             f"The checkpoint {folder} can't be read: state.json or optimizer.pt is missing or damaged "
             f"({type(error).__name__}). Remove the folder to go on from an earlier one."
         ) from error
-    if state.get("version") != FORMAT_VERSION:
-        raise CheckpointError(
-            f"The checkpoint {folder} has format {state.get('version')}; this version reads {FORMAT_VERSION}."
-        )
-    before, now = _flat(state["depends_on"]), _flat(depends_on)
+    if version != FORMAT_VERSION:
+        raise CheckpointError(f"The checkpoint {folder} has format {version}; this version reads {FORMAT_VERSION}.")
+    now = _flat(depends_on)
     changed = [
         f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
         for key in sorted({*before, *now})

@@ -3,13 +3,17 @@
 import json
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from torchpipe.errors import CheckpointError
 
 
 class TrainingLog:
@@ -22,13 +26,15 @@ class TrainingLog:
         path: the JSON lines file. Lines of steps up to ``done_steps`` are kept, later ones are written anew.
         num_steps: steps of the whole run; done_steps: those that an earlier process did and saved.
         every: steps between printed lines, where there is no terminal.
+
+    Raises (on entering):
+        CheckpointError: another process has the file open.
     """
 
     def __init__(self, path: Path, *, num_steps: int, done_steps: int, every: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = _lines_up_to(path, done_steps)
-        self._file = path.open("w", encoding="utf-8")
-        self._file.writelines(kept)
+        self._lock = FileLock(path.with_suffix(".lock"))
+        self._path, self._done_steps = path, done_steps
         self._num_steps = num_steps
         self._every = max(1, every)
         self._trained_tokens = 0
@@ -45,6 +51,18 @@ class TrainingLog:
         self._task = self._bar.add_task("training", total=num_steps, completed=done_steps, numbers="")
 
     def __enter__(self) -> "TrainingLog":
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise CheckpointError(
+                f"Another run is writing to {self._path.parent}. Wait for it to end, or give another output_dir."
+            ) from None
+        kept = _lines_up_to(self._path, self._done_steps)
+        rewritten = self._path.with_suffix(".tmp")
+        rewritten.write_text("".join(kept), encoding="utf-8")
+        rewritten.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8")
+        self._clock = time.perf_counter()
         self._bar.start()
         return self
 
@@ -53,6 +71,9 @@ class TrainingLog:
     ) -> None:
         self._bar.stop()
         self._file.close()
+        self._lock.release()
+        if kind is KeyboardInterrupt:
+            print("interrupted: resume=true goes on from the newest checkpoint", file=sys.stderr, flush=True)
 
     def step(self, step: int, *, loss: float, tokens: int, trained_tokens: int) -> None:
         """Reports one optimizer step.
@@ -91,5 +112,15 @@ def _lines_up_to(path: Path, step: int) -> list[str]:
     """The file's lines of steps up to ``step``. A last line that a kill cut short is left out."""
     if step == 0 or not path.exists():
         return []
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-    return [line for line in lines if json.loads(line)["step"] <= step]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    steps = [_step_of(line) for line in lines]
+    if num_damaged := steps[:-1].count(None):  # the last line may have been cut by a kill
+        warnings.warn(f"{path}: {num_damaged} damaged lines are left out", stacklevel=3)
+    return [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+
+
+def _step_of(line: str) -> int | None:
+    try:
+        return int(json.loads(line)["step"]) if line.endswith("\n") else None
+    except (ValueError, KeyError, TypeError):
+        return None
