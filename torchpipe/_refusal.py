@@ -21,6 +21,8 @@ _LOADER = "it can run code that is stored in a file"
 _LAUNCHER = "it can start programs or compile code"
 _CONFIG = "it builds objects from configs itself, so that what it builds would go unchecked"
 
+_WRITER = "it can write or remove any file"
+
 # Module prefix -> why. A prefix covers the module and everything below it.
 REFUSED_MODULES: dict[str, str] = {
     **dict.fromkeys(
@@ -47,6 +49,12 @@ REFUSED_MODULES: dict[str, str] = {
             "numpy.lib._npyio_impl",
             "numpy.ctypeslib",
             "pandas.io.pickle",
+            "hypothesis.internal",
+            "jinja2",
+            "pygments.lexers",
+            "sympy",
+            "transformers.dynamic_module_utils",
+            "transformers.utils.import_utils",
             "cffi",
             "cloudpickle",
             "dill",
@@ -82,6 +90,7 @@ REFUSED_MODULES: dict[str, str] = {
             "_distutils_hack",
             "_pytest",
             "absl",
+            "click",
             "execnet",
             "fabric",
             "invoke",
@@ -91,6 +100,7 @@ REFUSED_MODULES: dict[str, str] = {
             "paramiko",
             "pexpect",
             "pip",
+            "pyright",
             "pkg_resources",
             "plumbum",
             "psutil",
@@ -103,6 +113,7 @@ REFUSED_MODULES: dict[str, str] = {
         ),
         _LAUNCHER,
     ),
+    **dict.fromkeys(("fsspec", "rich.console"), _WRITER),
     **dict.fromkeys(
         (
             "torchpipe.config",
@@ -122,9 +133,10 @@ REFUSED_MODULES: dict[str, str] = {
 REFUSED_OBJECTS: dict[str, str] = {
     **dict.fromkeys(("numpy.load", "torch.load", "pandas.read_pickle"), _LOADER),
     **dict.fromkeys(("torch.compile", "pandas.eval"), _LAUNCHER),
+    **dict.fromkeys(("safetensors.torch.save_file", "safetensors.numpy.save_file"), _WRITER),
     **dict.fromkeys(
         ("numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "numpy.memmap", "torch.from_file"),
-        "it can write to any file",
+        _WRITER,
     ),
 }
 
@@ -147,6 +159,8 @@ def spelling_refusal(path: str) -> str | None:
         if part.startswith("__"):
             return f"'{part}' is one of Python's internal names"
     if parts[0] == "torch":
+        if parts[-1] == "from_file":
+            return _WRITER  # a method of every storage class
         for part in parts[1:]:
             if part.startswith("_"):
                 return f"'{part}' is private to torch"
