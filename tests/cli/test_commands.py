@@ -17,7 +17,8 @@ from torchpipe.config import parse
 
 @parse
 def main(cfg):
-    print("rank", __import__("os").environ.get("RANK", "none"), "seed", cfg.seed, "file", sys.argv[0])
+    rank = __import__("os").environ.get("RANK", "none")
+    sys.stdout.write(f"rank {rank} seed {cfg.seed} file {sys.argv[0]}\\n")  # one write: two workers share the pipe
     return cfg.get("status")
 
 if __name__ == "__main__":
