@@ -80,21 +80,6 @@ def not_text(value: Any) -> str:
     return f"holds a {type(value).__name__} ({_short(value)}), not text. Convert it to a string in the source."
 
 
-def refuse_image(row: Mapping[str, Any], column: str) -> None:
-    """None, when the row has no image in ``column``: it is absent, null or empty.
-
-    Raises:
-        DataError: there is an image, which a text conversation would lose.
-    """
-    value = row.get(column)
-    if value is None or (isinstance(value, (str, list, tuple, bytes)) and not value):
-        return
-    raise DataError(
-        f"Column {column!r} holds an image ({type(value).__name__}), and this transform builds conversations of text. "
-        "Remove the column from the source if the text stands without it, or drop such rows with a filter_fn."
-    )
-
-
 def _short(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 40 else f"{shown[:37]}..."

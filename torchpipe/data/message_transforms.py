@@ -1,7 +1,8 @@
 """Rows of the common layouts into messages.
 
 Each transform turns one row into ``{"messages": [Message, ...]}`` and leaves the row as it is; what it can't turn into
-text messages it refuses. They hold nothing but their settings, so one object serves many threads and can be pickled.
+messages it refuses. Pictures are loaded at once. Transforms hold nothing but their settings, so one object serves many
+threads and can be pickled.
 """
 
 from collections.abc import Mapping
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.data.columns import not_text, refuse_image, resolve_column_map, text_cell
-from torchpipe.data.messages import ROLES, MaskingStrategy, Message, Role, mask_messages, resolve_masking_strategy
-from torchpipe.data.turns import is_untrained, openai_content, refuse_lost_fields, speaker_and_text, turns_of
+from torchpipe.data.columns import not_text, resolve_column_map, text_cell
+from torchpipe.data.image_tags import check_image_tag, place_images
+from torchpipe.data.images import image_reader
+from torchpipe.data.messages import MaskingStrategy, Message, Role, resolve_masking_strategy
+from torchpipe.data.turns import as_system_prompt, finished, openai_messages, speaker_and_text, turns_of
 from torchpipe.errors import ConfigError, DataError
 
 # The prompts of Stanford Alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT; Apache-2.0), which models were
@@ -35,25 +38,26 @@ SHAREGPT_ROLES: dict[str, Role] = {
     "assistant": "assistant",
 }
 
-_IMAGE_TAG = "<image>"
-
 
 class InputOutputToMessages:
     """A row with one question and one answer into a user and an assistant message.
 
+    Where the row has a picture, or a list of them, they stand in front of the question.
+
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's columns for ``input`` and ``output`` (and ``image``, which must be empty); None: they
-            have these names.
+        column_map: the row's columns for ``input``, ``output`` and, optionally, ``image``; None: they have these names.
         new_system_prompt: the text of a system message to put first; None: no system message.
-        image_dir: not supported: conversations are of text.
+        image_dir: the folder that the pictures' paths start from; None: the working folder. It needs an ``image`` in
+            ``column_map``, if there is a ``column_map``.
         masking_strategy: which messages are trained on; None: the assistant's.
+        allow_remote: False refuses pictures at http(s) addresses; nothing is fetched.
 
     Raises:
         ConfigError: an argument can't be used.
 
-    Calling it raises a ColumnError when the row lacks a column, and a DataError when a column is not text or the row
-    has an image.
+    Calling it raises a ColumnError when the row lacks a column, and a DataError when a column is not text or a picture
+    can't be loaded.
 
     >>> transform = InputOutputToMessages(column_map={"input": "question", "output": "answer"})
     >>> [message.masked for message in transform({"question": "1 + 1?", "answer": "2"})["messages"]]
@@ -67,23 +71,31 @@ class InputOutputToMessages:
         new_system_prompt: str | None = None,
         image_dir: str | Path | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
+        *,
+        allow_remote: bool = True,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
         self.column_map = resolve_column_map(column_map, required=("input", "output"), optional=("image",))
-        self.new_system_prompt = _system_prompt(new_system_prompt)
-        _refuse_image_settings(image_dir)
+        self.new_system_prompt = as_system_prompt(new_system_prompt)
+        self.images = image_reader(image_dir, allow_remote)
+        if image_dir is not None and column_map and "image" not in column_map:
+            raise ConfigError(
+                f"image_dir={str(image_dir)!r} is for a column of pictures, and column_map names none for 'image'."
+            )
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [system?, user, assistant]}``."""
         columns = self.column_map
-        _refuse_images(sample, columns["image"])
+        question = text_cell(sample, columns["input"], "input")
+        images = self.images.images(sample.get(columns["image"]), columns["image"])
+        parts = [{"type": "image", "content": image} for image in images]
         messages = [
-            Message("user", text_cell(sample, columns["input"], "input")),
+            Message("user", [*parts, {"type": "text", "content": question}]),
             Message("assistant", text_cell(sample, columns["output"], "output")),
         ]
-        return _finished(messages, self.new_system_prompt, self.masking_strategy)
+        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
 
 
 class AlpacaToMessages:
@@ -128,28 +140,30 @@ class AlpacaToMessages:
             given = text_cell(sample, columns["input"], "input")
             prompt = ALPACA_PROMPT.format(instruction=instruction, input=given)
         messages = [Message("user", prompt), Message("assistant", text_cell(sample, columns["output"], "output"))]
-        return _finished(messages, None, self.masking_strategy)
+        return {"messages": finished(messages, None, self.masking_strategy)}
 
 
 class ShareGPTToMessages:
     """A row with a list of ``{"from": speaker, "value": text}`` turns into messages.
 
-    The speakers are system, human and gpt; user and assistant are understood as well.
+    The speakers are system, human and gpt; user and assistant are understood as well. Where the row has an ``image``
+    column, its picture or list of pictures stands where the user turns have ``image_tag``, in order, one for each tag.
+    Rows without that column are text, tags and all.
 
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's column for ``conversations`` (and ``image``, which must be empty); None: they have these
-            names.
+        column_map: the row's columns for ``conversations`` and, optionally, ``image``; None: they have these names.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
-        image_dir: not supported: conversations are of text.
-        image_tag: not supported: leave it at its default.
+        image_dir: the folder that the pictures' paths start from; None: the working folder.
+        image_tag: what stands for a picture in the text; None puts all pictures in front of the first user turn.
         masking_strategy: which messages are trained on; None: the assistant's.
+        allow_remote: False refuses pictures at http(s) addresses; nothing is fetched.
 
     Raises:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when the row lacks the column or a turn lacks a key, and a DataError when a turn
-    has another speaker or no text, or the row has an image.
+    has another speaker or no text, a picture can't be loaded, or there are more or fewer tags than pictures.
 
     >>> row = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}
     >>> [message.role for message in ShareGPTToMessages()(row)["messages"]]
@@ -162,19 +176,23 @@ class ShareGPTToMessages:
         column_map: dict[str, str] | None = None,
         new_system_prompt: str | None = None,
         image_dir: str | Path | None = None,
-        image_tag: str | None = _IMAGE_TAG,
+        image_tag: str | None = "<image>",
         masking_strategy: str | MaskingStrategy | None = None,
+        *,
+        allow_remote: bool = True,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
         self.column_map = resolve_column_map(column_map, required=("conversations",), optional=("image",))
-        self.new_system_prompt = _system_prompt(new_system_prompt)
-        _refuse_image_settings(image_dir, image_tag)
+        self.new_system_prompt = as_system_prompt(new_system_prompt)
+        self.images = image_reader(image_dir, allow_remote)
+        self.image_tag = image_tag
+        if image_tag is not None:
+            check_image_tag(image_tag)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [...]}``, one for each turn."""
-        _refuse_images(sample, self.column_map["image"])
         messages = []
         for index, turn in enumerate(turns_of(sample, self.column_map["conversations"], "conversations")):
             speaker, text = speaker_and_text(
@@ -190,13 +208,20 @@ class ShareGPTToMessages:
             if not isinstance(text, str):
                 raise DataError(f"The 'value' of turn {index} (from {speaker!r}) {not_text(text)}")
             messages.append(Message(role, text))
-        return _finished(messages, self.new_system_prompt, self.masking_strategy)
+        if (column := self.column_map["image"]) in sample:
+            images = self.images.images(sample[column], column)
+            asking = [message for message in messages if message.role == "user"]
+            contents = place_images([m.text_content for m in asking], image_tag=self.image_tag, images=images)
+            for message, content in zip(asking, contents, strict=True):
+                message.content = content
+        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
 
 
 class OpenAIToMessages:
     """A row with a list of ``{"role": ..., "content": ...}`` turns, as in OpenAI's chat API, into messages.
 
-    A content is text, or a list of ``{"type": "text", "text": ...}`` parts. ``eot`` is False on tool and ipython
+    A content is text, or a list of parts: ``{"type": "text", "text": ...}`` and ``{"type": "image_url", "image_url":
+    {"url": ...}}``, whose url is a path, an http(s) address or a ``data:`` URL. ``eot`` is False on tool and ipython
     messages, and on an assistant message whose result comes next.
 
     Args:
@@ -204,12 +229,15 @@ class OpenAIToMessages:
         column_map: the row's column for ``messages``; None: it has this name.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's.
+        image_dir: the folder that the pictures' paths start from; None: the working folder.
+        allow_remote: False refuses pictures at http(s) addresses; nothing is fetched.
 
     Raises:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when the row lacks the column or a turn lacks a key, and a DataError when a turn
-    has an unknown role, no text, a part that is not text, or calls or reasoning, which plain messages would lose.
+    has an unknown role, no text, a part of another type, a picture that can't be loaded, or calls or reasoning, which
+    plain messages would lose.
 
     >>> row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
     >>> [message.text_content for message in OpenAIToMessages(new_system_prompt="Be kind.")(row)["messages"]]
@@ -222,63 +250,18 @@ class OpenAIToMessages:
         column_map: dict[str, str] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
+        *,
+        image_dir: str | Path | None = None,
+        allow_remote: bool = True,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
         self.column_map = resolve_column_map(column_map, required=("messages",))
-        self.new_system_prompt = _system_prompt(new_system_prompt)
+        self.new_system_prompt = as_system_prompt(new_system_prompt)
+        self.images = image_reader(image_dir, allow_remote)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [...]}``, one for each turn."""
-        messages: list[Message] = []
-        untrained: list[Message] = []
-        for index, turn in enumerate(turns_of(sample, self.column_map["messages"], "messages")):
-            role, content = speaker_and_text(
-                turn, index, ("role", "content"), other=("from", "value"), other_style="sharegpt"
-            )
-            if role not in ROLES:
-                raise DataError(
-                    f"Turn {index} has the role {role!r}; a role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)} "
-                    "Rename it in the source, or drop such rows with a filter_fn."
-                )
-            refuse_lost_fields(turn, index, role)
-            is_result = role in ("tool", "ipython")
-            if is_result and messages and messages[-1].role == "assistant":
-                messages[-1].eot = False
-            messages.append(Message(role, openai_content(content, index, role), eot=not is_result))
-            if is_untrained(turn, index, role):
-                untrained.append(messages[-1])
-        result = _finished(messages, self.new_system_prompt, self.masking_strategy)
-        for message in untrained:
-            message.masked = True
-        return result
-
-
-def _finished(
-    messages: list[Message], system_prompt: str | None, strategy: MaskingStrategy
-) -> dict[str, list[Message]]:
-    if system_prompt is not None:
-        messages = [Message("system", system_prompt), *(m for m in messages if m.role != "system")]
-    mask_messages(messages, strategy)
-    return {"messages": messages}
-
-
-def _system_prompt(new_system_prompt: Any) -> str | None:
-    if new_system_prompt is not None and not isinstance(new_system_prompt, str):
-        raise ConfigError(f"new_system_prompt={new_system_prompt!r} must be a string, or None to add nothing.")
-    return new_system_prompt
-
-
-def _refuse_image_settings(image_dir: str | Path | None, image_tag: str | None = _IMAGE_TAG) -> None:
-    for name, value, default in (("image_dir", image_dir, None), ("image_tag", image_tag, _IMAGE_TAG)):
-        if value != default:
-            raise ConfigError(
-                f"{name}={value!r} is for rows with images, but conversations are of text in this version. Remove it."
-            )
-
-
-def _refuse_images(row: Mapping[str, Any], mapped: str) -> None:
-    refuse_image(row, mapped)
-    if mapped != "image":
-        refuse_image(row, "image")
+        messages, untrained = openai_messages(sample, self.column_map["messages"], "messages", images=self.images)
+        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)}

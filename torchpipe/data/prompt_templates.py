@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
+from torchpipe._dotpath import resolve
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import ROLES, Message, Role
 from torchpipe.errors import ConfigError
@@ -66,20 +67,87 @@ class PromptTemplate:
         return Message(message.role, content, masked=message.masked, ipython=message.ipython, eot=message.eot)
 
 
+class ChatMLTemplate(PromptTemplate):
+    """Each turn between ``<|im_start|>role`` and ``<|im_end|>``; the results of calls (tool, ipython) stay as they are.
+
+    An empty assistant message at the end is where the model is to answer, so it is opened and not closed. The marks are
+    text here; a tokenizer of a ChatML family (Qwen) writes them as control tokens by itself.
+
+    Format: OpenAI's Chat Markup Language (MicrosoftDocs/azure-docs, chat-markup-language.md).
+
+    >>> asked = [Message("user", "Hi"), Message("assistant", "")]
+    >>> "".join(message.text_content for message in ChatMLTemplate()(asked))
+    '<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'
+    """
+
+    template: dict[Role, tuple[str, str]] = {
+        "system": ("<|im_start|>system\n", "<|im_end|>\n"),
+        "user": ("<|im_start|>user\n", "<|im_end|>\n"),
+        "assistant": ("<|im_start|>assistant\n", "<|im_end|>\n"),
+        "ipython": ("", ""),
+        "tool": ("", ""),
+    }
+
+    def __init__(self) -> None:
+        super().__init__(self.template)
+
+    def __call__(self, messages: list[Message], inference: bool = False) -> list[Message]:
+        """New messages with the marks around them; the given ones stay as they are."""
+        marked = super().__call__(messages, inference)
+        if messages and messages[-1].role == "assistant" and not messages[-1].text_content:
+            marked[-1].content.pop()
+        return marked
+
+
+class GrammarErrorCorrectionTemplate(PromptTemplate):
+    """The user's text as the task of correcting its grammar: ``Correct this to standard English: ...``."""
+
+    template: dict[Role, tuple[str, str]] = {"user": ("Correct this to standard English: ", "\n---\nCorrected: ")}
+
+    def __init__(self) -> None:
+        super().__init__(self.template)
+
+
+class SummarizeTemplate(PromptTemplate):
+    """The user's text as the task of summarizing it: ``Summarize this dialogue: ...``."""
+
+    template: dict[Role, tuple[str, str]] = {"user": ("Summarize this dialogue:\n", "\n---\nSummary:\n")}
+
+    def __init__(self) -> None:
+        super().__init__(self.template)
+
+
+class QuestionAnswerTemplate(PromptTemplate):
+    """The user's text as a question to answer: ``Question: ... Answer:``."""
+
+    template: dict[Role, tuple[str, str]] = {"user": ("Question: ", "\n\nAnswer: ")}
+
+    def __init__(self) -> None:
+        super().__init__(self.template)
+
+
 def _text(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "content": text}] if text else []
 
 
 def prompt_template(
-    template: PromptTemplateInterface | Mapping[Role, tuple[str, str]] | None,
+    template: PromptTemplateInterface | Mapping[Role, tuple[str, str]] | str | None,
 ) -> PromptTemplateInterface | None:
-    """The template as something to call: a table becomes a PromptTemplate, the rest stays as it is.
+    """The template as something to call: a table becomes a PromptTemplate, a dotted name what it names, called.
 
     Raises:
-        ConfigError: it is neither a table, nor a template, nor None.
+        ConfigError: it is neither a table, nor a template, nor a name of one, nor None.
+
+    >>> isinstance(prompt_template("torchpipe.data.SummarizeTemplate"), SummarizeTemplate)
+    True
     """
     if template is None:
         return None
+    if isinstance(template, str):
+        named = resolve(template)
+        if not callable(named):
+            raise ConfigError(f"prompt_template={template!r} names a {type(named).__name__}, not a template's class.")
+        template = cast(PromptTemplateInterface, named())
     if isinstance(template, Mapping):
         return PromptTemplate(template)
     if isinstance(template, type) or not callable(template):
