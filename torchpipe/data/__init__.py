@@ -1,8 +1,15 @@
-"""Rows to messages, messages to samples, samples to batches: pure functions, without network or files."""
+"""Rows to messages, messages to samples, samples to batches.
+
+Pure functions, but for :func:`load_image`, which reads files and addresses.
+"""
 
 from torchpipe.constants import CROSS_ENTROPY_IGNORE_IDX
+from torchpipe.data.collate.images import padded_collate_tiled_images_and_mask
 from torchpipe.data.collate.packed import padded_collate_packed
+from torchpipe.data.collate.preference import padded_collate_dpo
 from torchpipe.data.collate.text import padded_collate, padded_collate_sft
+from torchpipe.data.image_tags import format_content_with_images
+from torchpipe.data.images import load_image
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
     InputOutputToMessages,
@@ -18,26 +25,44 @@ from torchpipe.data.messages import (
     validate_messages,
 )
 from torchpipe.data.padding import left_pad_sequence
-from torchpipe.data.prompt_templates import PromptTemplate, PromptTemplateInterface, prompt_template
+from torchpipe.data.preference_transforms import ChosenRejectedToMessages
+from torchpipe.data.prompt_templates import (
+    ChatMLTemplate,
+    GrammarErrorCorrectionTemplate,
+    PromptTemplate,
+    PromptTemplateInterface,
+    QuestionAnswerTemplate,
+    SummarizeTemplate,
+    prompt_template,
+)
 from torchpipe.data.sequences import next_token_labels, truncate
 
 __all__ = [
     "CROSS_ENTROPY_IGNORE_IDX",
     "AlpacaToMessages",
+    "ChatMLTemplate",
+    "ChosenRejectedToMessages",
+    "GrammarErrorCorrectionTemplate",
     "InputOutputToMessages",
     "MaskingStrategy",
     "Message",
     "OpenAIToMessages",
     "PromptTemplate",
     "PromptTemplateInterface",
+    "QuestionAnswerTemplate",
     "Role",
     "ShareGPTToMessages",
+    "SummarizeTemplate",
+    "format_content_with_images",
     "left_pad_sequence",
+    "load_image",
     "mask_messages",
     "next_token_labels",
     "padded_collate",
+    "padded_collate_dpo",
     "padded_collate_packed",
     "padded_collate_sft",
+    "padded_collate_tiled_images_and_mask",
     "prompt_template",
     "resolve_masking_strategy",
     "truncate",

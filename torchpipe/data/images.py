@@ -240,10 +240,9 @@ class ImageReader:
         if isinstance(value, (str, os.PathLike)):
             if value == "":
                 raise DataError("The picture's path is empty.")
-            here = self.image_dir is None or (
-                isinstance(value, str) and (_ADDRESS.match(value) or _DATA_URL.match(value))
-            )
-            return load_image(value if here else self.image_dir / value, allow_remote=self.allow_remote)
+            if isinstance(value, str) and (_ADDRESS.match(value) or _DATA_URL.match(value)):
+                return load_image(value, allow_remote=self.allow_remote)
+            return load_image((self.image_dir or Path()) / value)
         pillow = sys.modules.get("PIL.Image")  # where it is not imported, there is no image of it
         if isinstance(value, torch.Tensor) or (pillow is not None and isinstance(value, pillow.Image)):
             return value

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, DataError
 
 Direction = Literal["right", "left"]
@@ -26,6 +27,23 @@ def round_up(length: int, multiple: int) -> int:
     if not isinstance(multiple, int) or multiple < 1:
         raise ConfigError(f"pad_to_multiple_of={multiple!r} must be 1 or more; 1 pads to the longest row alone.")
     return -(-length // multiple) * multiple
+
+
+def as_direction(pad_direction: str, multiple: int) -> Direction:
+    """The side that is filled.
+
+    Raises:
+        ConfigError: there is no such side, or it does not go with rounding up to a multiple.
+    """
+    if pad_direction not in ("left", "right"):
+        sides = get_args(Direction)
+        near = did_you_mean(pad_direction, sides)
+        raise ConfigError(f"Unknown pad_direction {pad_direction!r}. It is one of {listed(sides)}.{near}")
+    if pad_direction == "left" and multiple > 1:
+        raise ConfigError(
+            f"pad_to_multiple_of={multiple} pads on the right, so it does not go with pad_direction='left'."
+        )
+    return pad_direction
 
 
 def longest(rows: Iterable[Row]) -> int:
@@ -93,6 +111,30 @@ def pad_rows(
     for line, part in zip(lines, parts, strict=True):
         start = 0 if direction == "right" else width - len(part)
         line[start : start + len(part)] = part
+    return out
+
+
+def pad_blocks(
+    blocks: Iterable[tuple[tuple[int | slice, ...], torch.Tensor]],
+    *,
+    shape: Sequence[int],
+    like: torch.Tensor,
+    value: int = 0,
+) -> torch.Tensor:
+    """A new tensor of ``shape`` that holds every block at its place, and ``value`` elsewhere.
+
+    Args:
+        blocks: (place, block); the place is an index of the result, of the block's shape.
+        shape: of the result.
+        like: a tensor whose dtype and device the result has.
+        value: what fills the rest.
+
+    >>> pad_blocks([((0, slice(0, 2)), torch.ones(2))], shape=(2, 3), like=torch.ones(1)).tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    out = like.new_full(tuple(shape), value) if value else like.new_zeros(tuple(shape))
+    for place, block in blocks:
+        out[place] = block
     return out
 
 

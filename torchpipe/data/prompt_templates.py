@@ -67,26 +67,31 @@ class PromptTemplate:
         return Message(message.role, content, masked=message.masked, ipython=message.ipython, eot=message.eot)
 
 
+# torchtune's texts. ChatML is OpenAI's Chat Markup Language (MicrosoftDocs/azure-docs, chat-markup-language.md).
+_CHATML: dict[Role, tuple[str, str]] = {
+    "system": ("<|im_start|>system\n", "<|im_end|>\n"),
+    "user": ("<|im_start|>user\n", "<|im_end|>\n"),
+    "assistant": ("<|im_start|>assistant\n", "<|im_end|>\n"),
+    "ipython": ("", ""),
+    "tool": ("", ""),
+}
+_GRAMMAR: dict[Role, tuple[str, str]] = {"user": ("Correct this to standard English: ", "\n---\nCorrected: ")}
+_SUMMARIZE: dict[Role, tuple[str, str]] = {"user": ("Summarize this dialogue:\n", "\n---\nSummary:\n")}
+_QUESTION: dict[Role, tuple[str, str]] = {"user": ("Question: ", "\n\nAnswer: ")}
+
+
 class ChatMLTemplate(PromptTemplate):
     """Each turn between ``<|im_start|>role`` and ``<|im_end|>``; the results of calls (tool, ipython) stay as they are.
 
     An empty assistant message at the end is where the model is to answer, so it is opened and not closed. The marks are
     text here; a tokenizer of a ChatML family (Qwen) writes them as control tokens by itself.
 
-    Format: OpenAI's Chat Markup Language (MicrosoftDocs/azure-docs, chat-markup-language.md).
-
     >>> asked = [Message("user", "Hi"), Message("assistant", "")]
     >>> "".join(message.text_content for message in ChatMLTemplate()(asked))
     '<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'
     """
 
-    template: dict[Role, tuple[str, str]] = {
-        "system": ("<|im_start|>system\n", "<|im_end|>\n"),
-        "user": ("<|im_start|>user\n", "<|im_end|>\n"),
-        "assistant": ("<|im_start|>assistant\n", "<|im_end|>\n"),
-        "ipython": ("", ""),
-        "tool": ("", ""),
-    }
+    template = _CHATML
 
     def __init__(self) -> None:
         super().__init__(self.template)
@@ -102,7 +107,7 @@ class ChatMLTemplate(PromptTemplate):
 class GrammarErrorCorrectionTemplate(PromptTemplate):
     """The user's text as the task of correcting its grammar: ``Correct this to standard English: ...``."""
 
-    template: dict[Role, tuple[str, str]] = {"user": ("Correct this to standard English: ", "\n---\nCorrected: ")}
+    template = _GRAMMAR
 
     def __init__(self) -> None:
         super().__init__(self.template)
@@ -111,7 +116,7 @@ class GrammarErrorCorrectionTemplate(PromptTemplate):
 class SummarizeTemplate(PromptTemplate):
     """The user's text as the task of summarizing it: ``Summarize this dialogue: ...``."""
 
-    template: dict[Role, tuple[str, str]] = {"user": ("Summarize this dialogue:\n", "\n---\nSummary:\n")}
+    template = _SUMMARIZE
 
     def __init__(self) -> None:
         super().__init__(self.template)
@@ -120,7 +125,7 @@ class SummarizeTemplate(PromptTemplate):
 class QuestionAnswerTemplate(PromptTemplate):
     """The user's text as a question to answer: ``Question: ... Answer:``."""
 
-    template: dict[Role, tuple[str, str]] = {"user": ("Question: ", "\n\nAnswer: ")}
+    template = _QUESTION
 
     def __init__(self) -> None:
         super().__init__(self.template)
@@ -145,9 +150,12 @@ def prompt_template(
         return None
     if isinstance(template, str):
         named = resolve(template)
-        if not callable(named):
-            raise ConfigError(f"prompt_template={template!r} names a {type(named).__name__}, not a template's class.")
-        template = cast(PromptTemplateInterface, named())
+        try:
+            return prompt_template(named())
+        except TypeError as error:
+            raise ConfigError(
+                f"prompt_template={template!r} can't be called without arguments, so it is no template's class: {error}"
+            ) from error
     if isinstance(template, Mapping):
         return PromptTemplate(template)
     if isinstance(template, type) or not callable(template):

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from torchpipe._suggest import did_you_mean, listed
+from torchpipe.data.collate.media import refuse_media
 from torchpipe.data.collate.text import check_batch, column
 from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, varlen_mask
 from torchpipe.errors import ColumnError, ConfigError, DataError
@@ -44,6 +45,7 @@ def padded_collate_packed(
     if mask not in _MASKS:
         raise ConfigError(f"Unknown mask {mask!r}. It is one of {listed(_MASKS)}.{did_you_mean(mask, _MASKS)}")
     check_batch(batch)
+    refuse_media(batch)
     for index, sample in enumerate(batch):
         if "seq_lens" not in sample:
             raise ColumnError(

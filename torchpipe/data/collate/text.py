@@ -1,6 +1,5 @@
 """Text samples into one padded batch."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -8,10 +7,9 @@ import torch
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
-from torchpipe.data.padding import longest, pad_rows
+from torchpipe.data.collate.media import collate_media
+from torchpipe.data.padding import as_direction, longest, pad_rows
 from torchpipe.errors import ColumnError, ConfigError, DataError
-
-_DIRECTIONS = ("left", "right")
 
 
 def column(batch: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
@@ -29,24 +27,32 @@ def column(batch: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 def check_batch(batch: Sequence[Mapping[str, Any]]) -> None:
-    """None, when there are samples and all of them are text.
+    """None, when there are samples.
 
     Raises:
-        DataError: the batch is empty, or a sample has media in ``encoder_input``.
+        DataError: the batch is empty.
     """
     if len(batch) == 0:
         raise DataError("The batch is empty. A collate function needs at least one sample.")
+
+
+def check_lengths(batch: Sequence[Mapping[str, Any]], tokens: str, labels: str) -> None:
+    """None, when every sample has a label for every token.
+
+    Args:
+        batch: samples that have both keys.
+        tokens: the key of the tokens.
+        labels: the key of their labels.
+
+    Raises:
+        DataError: a sample has more of one than of the other.
+    """
     for index, sample in enumerate(batch):
-        if sample.get("encoder_input") is not None:
+        if len(sample[tokens]) != len(sample[labels]):
             raise DataError(
-                f"Sample {index} of the batch has media in 'encoder_input', and this function batches text alone. "
-                "Give the data set a text tokenizer, or drop the rows with media in a filter_fn."
+                f"Sample {index} of the batch has {len(sample[tokens])} in {tokens!r} and {len(sample[labels])} in "
+                f"{labels!r}. There has to be one label for each token."
             )
-
-
-def _warn_of_stacking(stack_on_new_dim: bool) -> None:
-    if stack_on_new_dim:
-        warnings.warn("stack_on_new_dim=True has no effect: it is about media, and this batch is text.", stacklevel=3)
 
 
 def padded_collate(
@@ -57,10 +63,11 @@ def padded_collate(
     padding_idx: int | dict[str, int],
     pad_to_multiple_of: int = 1,
     stack_on_new_dim: bool = False,
-) -> dict[str, torch.Tensor]:
+) -> dict[str, Any]:
     """The batch as a dict of tensors: ``keys_to_pad`` padded to [b, w], every other key stacked as it is.
 
-    Each padded key has the width of its own longest row; the samples are not changed.
+    Each padded key has the width of its own longest row; the samples are not changed. ``encoder_input``, where samples
+    have it, is a dict whose tensors are joined key by key (see :func:`~torchpipe.data.collate.media.collate_media`).
 
     Args:
         batch: samples with the same keys.
@@ -68,29 +75,19 @@ def padded_collate(
         keys_to_pad: the keys whose rows differ in length.
         padding_idx: one value for all of these keys, or one for each.
         pad_to_multiple_of: round the widths up to a multiple of this; only when padding on the right.
-        stack_on_new_dim: about media, so it does nothing here, with a warning.
+        stack_on_new_dim: about media: True stacks their tensors, False joins them along their first axis.
 
     Raises:
         ConfigError: an argument is not one of these, or they don't go together.
         ColumnError: a sample lacks a key that another one has, or one to pad.
-        DataError: the batch is empty, has media, or holds values that don't fit in one tensor.
+        DataError: the batch is empty, or holds values that don't fit in one tensor.
 
     >>> padded_collate([{"tokens": [1, 2], "id": 7}, {"tokens": [3], "id": 8}], pad_direction="left",
     ...                keys_to_pad=["tokens"], padding_idx=0)
     {'tokens': tensor([[1, 2],
             [0, 3]]), 'id': tensor([7, 8])}
     """
-    if pad_direction == "right":
-        direction = "right"
-    elif pad_direction == "left":
-        direction = "left"
-    else:
-        near = did_you_mean(pad_direction, _DIRECTIONS)
-        raise ConfigError(f"Unknown pad_direction {pad_direction!r}. It is one of {listed(_DIRECTIONS)}.{near}")
-    if direction == "left" and pad_to_multiple_of > 1:
-        raise ConfigError(
-            f"pad_to_multiple_of={pad_to_multiple_of} pads on the right, so it does not go with pad_direction='left'."
-        )
+    direction = as_direction(pad_direction, pad_to_multiple_of)
     if not isinstance(keys_to_pad, list) or not keys_to_pad:
         raise ConfigError(f"keys_to_pad={keys_to_pad!r} must be a list with at least one key, like ['tokens'].")
     values = padding_idx if isinstance(padding_idx, dict) else dict.fromkeys(keys_to_pad, padding_idx)
@@ -100,15 +97,15 @@ def padded_collate(
             "Give one value for each of these keys, or one integer for all."
         )
     check_batch(batch)
-    _warn_of_stacking(stack_on_new_dim)
     # A key that only a later sample has is asked of every sample too, so it is refused, not dropped.
     keys = dict.fromkeys([*keys_to_pad, *(key for sample in batch for key in sample if key != "encoder_input")])
-    return {
+    out = {
         key: pad_rows(column(batch, key), value=values[key], multiple=pad_to_multiple_of, direction=direction)
         if key in values
         else _stacked(key, column(batch, key))
         for key in keys
     }
+    return {**out, **collate_media(batch, stack_on_new_dim=stack_on_new_dim)}
 
 
 def _stacked(key: str, rows: list[Any]) -> torch.Tensor:
@@ -128,22 +125,25 @@ def padded_collate_sft(
     pad_to_multiple_of: int = 1,
     stack_on_new_dim: bool = False,
     cp_degree: int = 1,
-) -> dict[str, torch.Tensor]:
+) -> dict[str, Any]:
     """The batch as ``{"tokens": int64 [b, w], "labels": int64 [b, w]}``, padded on the right.
 
-    Other keys of a sample, such as its mask, are left out: the model is called with what is left of the batch.
+    Where samples have ``encoder_input``, the batch has it too, its tensors joined key by key (see
+    :func:`~torchpipe.data.collate.media.collate_media`). Other keys of a sample, such as its mask, are left out: the
+    model is called with what is left of the batch.
 
     Args:
-        batch: samples with ``tokens`` and ``labels``: lists, arrays or tensors of integers.
+        batch: samples with ``tokens`` and ``labels``, as many: lists, arrays or tensors of integers.
         padding_idx: what fills ``tokens``.
         ignore_idx: what fills ``labels``.
         pad_to_multiple_of: round w up to a multiple of this; a width that is one already stays.
-        stack_on_new_dim: about media, so it does nothing here, with a warning.
+        stack_on_new_dim: about media: True stacks their tensors, False joins them along their first axis.
         cp_degree: over how many devices a sequence is split. Above 1, the batch also has ``input_pos`` int64 [b, w],
             because a part of a sequence does not know where it starts.
 
     Raises:
-        DataError: the batch is empty, has media, or holds something other than integers.
+        DataError: the batch is empty, a sample has more tokens than labels or fewer, or there is something other than
+            integers.
         ColumnError: a sample has no ``tokens`` or no ``labels``.
         ConfigError: ``pad_to_multiple_of`` or ``cp_degree`` is below 1.
 
@@ -155,13 +155,13 @@ def padded_collate_sft(
     if cp_degree < 1:
         raise ConfigError(f"cp_degree={cp_degree} must be 1 or more; 1 keeps a sequence on one device.")
     check_batch(batch)
-    _warn_of_stacking(stack_on_new_dim)
     tokens, labels = column(batch, "tokens"), column(batch, "labels")
     width = longest([*tokens, *labels])
-    out = {
+    check_lengths(batch, "tokens", "labels")
+    out: dict[str, Any] = {
         "tokens": pad_rows(tokens, value=padding_idx, width=width, multiple=pad_to_multiple_of, dtype=torch.int64),
         "labels": pad_rows(labels, value=ignore_idx, width=width, multiple=pad_to_multiple_of, dtype=torch.int64),
     }
     if cp_degree > 1:
         out["input_pos"] = torch.arange(out["tokens"].shape[1]).repeat(len(batch), 1)
-    return out
+    return {**out, **collate_media(batch, stack_on_new_dim=stack_on_new_dim)}
