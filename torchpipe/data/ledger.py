@@ -1,8 +1,8 @@
 """What became of the rows: counts that are printed before anything is trained."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -71,3 +71,22 @@ class SampleCounts:
         if self.dropped_rows:
             parts.append(f"{self.dropped_rows:,} rows beyond max_packs left out")
         return "; ".join(parts)
+
+
+def sum_of_counts(counts: Sequence[SampleCounts]) -> SampleCounts:
+    """What became of the samples of several data sets together; there is at least one. Its digest is a hash of
+    theirs.
+
+    >>> total = sum_of_counts([SampleCounts(rows=2, longest=7), SampleCounts(rows=1, longest=9)])
+    >>> total.rows, total.longest
+    (3, 9)
+    """
+    total = SampleCounts()
+    for field in fields(SampleCounts):
+        combined = {"longest": max, "largest_token_id": max, "digest": _joined}.get(field.name, sum)
+        setattr(total, field.name, combined([getattr(count, field.name) for count in counts]))
+    return total
+
+
+def _joined(digests: Sequence[str]) -> str:
+    return hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()

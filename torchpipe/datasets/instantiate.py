@@ -2,42 +2,52 @@
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchpipe._dotpath import resolve
 from torchpipe._progress import track
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def instantiate_dataset(
-    cfg: Mapping[Any, Any], tokenizer: Any, *, caller_globals: Mapping[str, Any] | None = None
+    cfg: Mapping[Any, Any] | Sequence[Mapping[Any, Any]],
+    tokenizer: Any,
+    *,
+    caller_globals: Mapping[str, Any] | None = None,
 ) -> Any:
     """The data set that ``cfg._component_`` builds, with the tokenizer handed over.
+
+    A list of sections gives a :class:`~torchpipe.datasets.ConcatDataset` of theirs.
 
     It is the first argument where the component's first parameter is positional (builders), and ``model_transform=``
     otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no tokenizer.
 
     Args:
-        cfg: the dataset section.
+        cfg: the dataset section, or a list of them.
         tokenizer: the model transform.
         caller_globals: where a name without a dot is looked up first; the calling module's globals by default.
 
     Raises:
-        ConfigError: ``cfg`` is not a single section with a ``_component_``.
+        ConfigError: ``cfg`` is neither a section with a ``_component_`` nor a list of such.
     """
+    if caller_globals is None:
+        caller_globals = sys._getframe(1).f_globals
+    if isinstance(cfg, Sequence) and not isinstance(cfg, str):
+        if len(cfg) == 0:
+            raise ConfigError("The list of dataset sections is empty. Give at least one.")
+        return ConcatDataset([instantiate_dataset(one, tokenizer, caller_globals=caller_globals) for one in cfg])
     if not isinstance(cfg, Mapping) or "_component_" not in cfg:
         raise ConfigError(
-            f"A dataset section is one mapping with a _component_, such as torchpipe.datasets.chat_dataset; this is a "
-            f"{type(cfg).__name__}."
+            "A dataset section is a mapping with a _component_, such as torchpipe.datasets.chat_dataset, or a list of "
+            f"such; this is a {type(cfg).__name__}."
         )
     from torchpipe.config import instantiate  # brings omegaconf, which a plain DataLoader does not need
 
-    if caller_globals is None:
-        caller_globals = sys._getframe(1).f_globals
     component = resolve(cfg["_component_"], caller_globals=caller_globals)
     parameters = list(inspect.signature(component).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:

@@ -1,0 +1,93 @@
+"""Several data sets, one after the other."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.datasets.packed import PackedDataset
+from torchpipe.errors import ConfigError
+
+
+class ConcatDataset(Dataset[Any]):
+    """The rows of all ``datasets`` in order: those of the first, then those of the second, and so on.
+
+    In a recipe's config, a list of dataset sections gives one of these.
+
+    Args:
+        datasets: objects with ``__len__`` and ``__getitem__``; all of them packed, or none.
+
+    Attributes:
+        packed: whether the rows are packs.
+        name: what errors call it: the names of its parts.
+        num_filtered: rows that the parts' filters left out.
+        counts: what became of the samples, where every part has counted already (packed data sets have).
+
+    Raises:
+        ConfigError: there are no data sets, one of them can't be indexed, or only some of them are packed.
+
+    >>> both = ConcatDataset([["a", "b"], ["c"]])
+    >>> len(both), both[2], both[-3]
+    (3, 'c', 'a')
+    """
+
+    counts: SampleCounts
+
+    def __init__(self, datasets: Sequence[RandomAccessDataSource[Any]]) -> None:
+        if not isinstance(datasets, Sequence) or isinstance(datasets, str):
+            raise ConfigError(f"ConcatDataset takes a list of data sets, and got a {type(datasets).__name__}.")
+        if len(datasets) == 0:
+            raise ConfigError("ConcatDataset was given an empty list. Give it at least one data set.")
+        for place, dataset in enumerate(datasets):
+            if not isinstance(dataset, RandomAccessDataSource):
+                raise ConfigError(
+                    f"ConcatDataset joins objects with __len__ and __getitem__; number {place} is a "
+                    f"{type(dataset).__name__}."
+                )
+        kinds = [_is_packed(dataset) for dataset in datasets]
+        names = [_name(dataset) for dataset in datasets]
+        if len(set(kinds)) > 1:
+            with_kinds = "; ".join(
+                f"{place} ({name}) is {'packed' if packed else 'not packed'}"
+                for place, (name, packed) in enumerate(zip(names, kinds, strict=True))
+            )
+            raise ConfigError(f"Either all data sets of a ConcatDataset are packed, or none: {with_kinds}.")
+        self.packed = kinds[0]
+        self.name = " + ".join(names)
+        self.num_filtered = sum(getattr(dataset, "num_filtered", 0) for dataset in datasets)
+        self._datasets = list(datasets)
+        self._ends = list(accumulate(len(dataset) for dataset in datasets))
+        counts = [getattr(dataset, "counts", None) for dataset in datasets]
+        counted = [count for count in counts if isinstance(count, SampleCounts)]
+        if len(counted) == len(counts):
+            self.counts = sum_of_counts(counted)
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        index = int(index)
+        if not -len(self) <= index < len(self):
+            sizes = " + ".join(str(len(dataset)) for dataset in self._datasets)
+            raise IndexError(
+                f"Row {index} was asked for, and the {len(self._datasets)} data sets {self.name} have {len(self)} rows "
+                f"({sizes})."
+            )
+        index %= len(self)
+        part = bisect_right(self._ends, index)
+        return self._datasets[part][index - (self._ends[part - 1] if part else 0)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+
+def _is_packed(dataset: object) -> bool:
+    return isinstance(dataset, PackedDataset) or (isinstance(dataset, ConcatDataset) and dataset.packed)
+
+
+def _name(dataset: object) -> str:
+    return str(getattr(dataset, "name", type(dataset).__name__))
