@@ -1,6 +1,16 @@
 import pytest
 
-from torchpipe.data import Message, PromptTemplate, PromptTemplateInterface, prompt_template
+from torchpipe.data import (
+    ChatMLTemplate,
+    GrammarErrorCorrectionTemplate,
+    Message,
+    PromptTemplate,
+    PromptTemplateInterface,
+    QuestionAnswerTemplate,
+    Role,
+    SummarizeTemplate,
+    prompt_template,
+)
 from torchpipe.errors import ConfigError
 
 QUESTION = {"user": ("Question: ", "\n\nAnswer: ")}
@@ -70,7 +80,67 @@ def test_prompt_template_takes_a_table_an_object_or_nothing():
     assert made([Message("user", "a")])[0].text_content == "<a>"
 
 
-@pytest.mark.parametrize("given", ["torchpipe.data.PromptTemplate", PromptTemplate, 3])
-def test_prompt_template_refuses_names_and_classes(given: object):
+@pytest.mark.parametrize("given", [PromptTemplate, ChatMLTemplate, 3])
+def test_prompt_template_refuses_classes_and_numbers(given: object):
     with pytest.raises(ConfigError, match="must be a template object, or a table"):
         prompt_template(given)  # pyright: ignore[reportArgumentType]
+
+
+def test_prompt_template_takes_a_dotted_name():
+    assert isinstance(prompt_template("torchpipe.data.ChatMLTemplate"), ChatMLTemplate)
+    with pytest.raises(ConfigError, match=r"'torchpipe.data.PromptTemplate' can't be called without arguments"):
+        prompt_template("torchpipe.data.PromptTemplate")
+    with pytest.raises(ConfigError, match="Did you mean 'ChatMLTemplate'"):
+        prompt_template("torchpipe.data.ChatMlTemplate")
+
+
+# --- the named ones ------------------------------------------------------------------------------------------------
+
+
+def test_chatml_marks_every_turn_and_leaves_results_of_calls_as_they_are():
+    roles: list[tuple[Role, str]] = [
+        ("system", "s"), ("user", "u"), ("assistant", "f()"), ("tool", "r"), ("ipython", "r"), ("assistant", "a"),
+    ]  # fmt: skip
+    out = ChatMLTemplate()([Message(role, text) for role, text in roles])
+    assert [message.text_content for message in out] == [
+        "<|im_start|>system\ns<|im_end|>\n",
+        "<|im_start|>user\nu<|im_end|>\n",
+        "<|im_start|>assistant\nf()<|im_end|>\n",
+        "r",
+        "r",
+        "<|im_start|>assistant\na<|im_end|>\n",
+    ]
+
+
+def test_chatml_opens_an_empty_last_answer_and_closes_an_earlier_one():
+    given = [Message("user", "u"), Message("assistant", ""), Message("user", "v"), Message("assistant", "")]
+    texts = [message.text_content for message in ChatMLTemplate()(given, inference=True)]
+    assert texts[1] == "<|im_start|>assistant\n<|im_end|>\n"
+    assert texts[3] == "<|im_start|>assistant\n"
+    assert [part["content"] for part in given[3].content] == [""]
+    assert ChatMLTemplate()([]) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (GrammarErrorCorrectionTemplate, "Correct this to standard English: it\n---\nCorrected: "),
+        (SummarizeTemplate, "Summarize this dialogue:\nit\n---\nSummary:\n"),
+        (QuestionAnswerTemplate, "Question: it\n\nAnswer: "),
+    ],
+)
+def test_task_templates_frame_the_users_text_alone(template: type[PromptTemplate], text: str):
+    user, assistant = template()([Message("user", "it", masked=True), Message("assistant", "a")])  # pyright: ignore[reportCallIssue]
+    assert (user.text_content, user.masked, assistant.text_content) == (text, True, "a")
+
+
+@pytest.mark.parametrize(
+    "template", [ChatMLTemplate, GrammarErrorCorrectionTemplate, SummarizeTemplate, QuestionAnswerTemplate]
+)
+def test_named_templates_are_classes(template: type[PromptTemplate]):
+    made = template()  # pyright: ignore[reportCallIssue]
+    assert isinstance(made, template)
+    assert isinstance(made, PromptTemplateInterface)
+    assert made.template == template.template  # torchtune has ChatML's on the class
+    made.template["user"] = ("", "")
+    assert template().template != made.template  # pyright: ignore[reportCallIssue]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from torchpipe.data import (
     AlpacaToMessages,
@@ -94,13 +95,30 @@ def test_tool_speakers_of_glaive_are_refused_in_sentences(shared_data: Path):
     assert all("is from 'function_call'; the speakers are" in fault for fault in faults if fault)
 
 
-def test_image_rows_are_refused_in_sentences(shared_data: Path):
-    rows = rows_of(shared_data / "xtuner" / "mllm_sft_single_image_example_data.jsonl")
-    faults = list(outcomes(OpenAIToMessages(), rows))
-    assert all("has the type 'image_url', and this transform builds conversations of text" in fault for fault in faults)
+def test_published_rows_with_pictures_load_them(shared_data: Path):
+    transform = OpenAIToMessages(image_dir=shared_data / "xtuner", allow_remote=False)
+    sizes = {"resource/mscoco_dog_000000319154.jpg": [500, 375], "resource/mscoco_twocat_000000039769.jpg": [480, 640]}
+    seen = 0
+    for name in ("mllm_sft_single_image_example_data.jsonl", "mllm_sft_multi_image_example_data.jsonl"):
+        for row in rows_of(shared_data / "xtuner" / name):
+            urls = [
+                part["image_url"]["url"]
+                for turn in row["messages"]
+                if isinstance(turn["content"], list)
+                for part in turn["content"]
+                if part["type"] == "image_url"
+            ]
+            messages = transform(row)["messages"]
+            images = [image for message in messages for image in message.get_media()]
+            assert [list(image.shape[1:]) for image in images] == [sizes[url] for url in urls]
+            assert messages[0].masked
+            seen += len(images)
+    assert seen == 22 + 2 * 11
     (row,) = rows_of(shared_data / "torchtune" / "vqa_tiny.json")
-    with pytest.raises(DataError, match="Column 'image' holds an image"):
-        InputOutputToMessages()(row)
+    row["image"] = Path(row["image"]).name
+    (image,) = InputOutputToMessages(image_dir=shared_data / "torchtune")(row)["messages"][0].get_media()
+    assert image.dtype == torch.uint8
+    assert image.shape[0] == 3
 
 
 def test_typed_parts_of_another_vocabulary_are_refused_in_sentences(shared_data: Path):

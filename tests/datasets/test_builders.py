@@ -206,8 +206,9 @@ def test_instantiate_dataset_leaves_a_filled_first_parameter_alone() -> None:
 
 
 def test_instantiate_dataset_refuses_what_is_no_section() -> None:
-    with pytest.raises(ConfigError, match="one mapping with a _component_"):
-        instantiate_dataset(OmegaConf.create([{"_component_": "a.b"}]), TOKENIZER)  # pyright: ignore[reportArgumentType]
+    for section in ({"source": "json"}, "torchpipe.datasets.chat_dataset", None, [None]):
+        with pytest.raises(ConfigError, match="a mapping with a _component_.*or a list of such"):
+            instantiate_dataset(section, TOKENIZER)  # pyright: ignore[reportArgumentType]
 
 
 def test_counts_name_what_was_cut_and_what_trains_nothing() -> None:

@@ -6,6 +6,7 @@ of parameters, and would copy what it can hold.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -33,8 +34,14 @@ def file_of(cfg: object) -> str | None:
 
 
 def key_path_of(cfg: object) -> str:
-    """Where a config stands in the config it is a part of, as ``dataset.source``; empty for a whole one."""
-    return str(cfg._get_full_key(None)) if isinstance(cfg, DictConfig | ListConfig) else ""
+    """Where a config stands in the config it is a part of, as ``dataset[0].source``; empty for a whole one."""
+    # omegaconf's own full key of an item of a list lacks the brackets.
+    keys: list[object] = []
+    node: Any = cfg if isinstance(cfg, DictConfig | ListConfig) else None
+    while node is not None and (parent := node._get_parent()) is not None:
+        keys.append(node._key())
+        node = parent
+    return reduce(join_key, reversed(keys), "")
 
 
 def join_key(key_path: str, key: object) -> str:

@@ -152,7 +152,10 @@ def _fetched(address: str, name: str, timeout: float, max_bytes: int) -> bytes:
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, DataError):
             raise
-        reason = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
+        reason = getattr(error, "reason", error)
+        if isinstance(error, HTTPError):
+            error.close()  # it is the answer too
+            reason = f"the server answered {error.code} ({error.reason})"
         if "timed out" in str(error):
             reason = f"it did not come within {timeout:g} seconds"
         raise DataError(f"The picture {name} can't be downloaded: {reason}.") from error

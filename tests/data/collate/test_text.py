@@ -1,5 +1,4 @@
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
@@ -37,9 +36,9 @@ def test_a_width_that_is_a_multiple_already_gets_no_extra_block():
     assert padded_collate_sft([sample([1, 2, 3, 4])], pad_to_multiple_of=4)["tokens"].shape == (1, 4)
 
 
-def test_tokens_and_labels_of_different_lengths_end_up_equally_wide():
-    out = padded_collate_sft([sample([1, 2, 3, 4, 5], [1, 2, 3])], pad_to_multiple_of=4)
-    assert out["tokens"].shape == out["labels"].shape == (1, 8)
+def test_a_sample_with_more_tokens_than_labels_is_refused_with_both_numbers():
+    with pytest.raises(DataError, match="Sample 1 of the batch has 5 in 'tokens' and 3 in 'labels'"):
+        padded_collate_sft([sample([1]), sample([1, 2, 3, 4, 5], [1, 2, 3])])
 
 
 def test_context_parallelism_adds_positions():
@@ -79,10 +78,21 @@ def test_a_missing_key_is_refused_with_the_sample_and_its_keys():
         padded_collate_sft([sample([1]), {"tokens": [1], "label": [1]}])
 
 
-def test_media_are_refused_not_dropped():
-    with pytest.raises(DataError, match="Sample 1 of the batch has media in 'encoder_input'"):
-        padded_collate_sft([sample([1]), sample([1], encoder_input={"images": [torch.ones(1)]})])
-    assert padded_collate_sft([sample([1], encoder_input=None)])["tokens"].tolist() == [[1]]
+def test_media_are_joined_key_by_key_and_samples_without_any_add_nothing():
+    batch = [
+        sample(
+            [1], encoder_input={"vision": {"images": [torch.ones(2, 3), torch.ones(1, 3)], "sizes": [torch.ones(1)]}}
+        ),
+        sample([1], encoder_input=None),
+        sample([1], encoder_input={"vision": {"images": [], "sizes": []}}),
+        sample([1], encoder_input={"vision": {"images": [torch.zeros(1, 3)], "sizes": [torch.zeros(1)]}}),
+    ]
+    media = padded_collate_sft(batch)["encoder_input"]
+    assert list(media) == ["vision"]
+    assert torch.equal(media["vision"]["images"], torch.cat([torch.ones(3, 3), torch.zeros(1, 3)]))
+    assert media["vision"]["sizes"].tolist() == [1, 0]
+    assert len(batch[0]["encoder_input"]["vision"]["images"]) == 2
+    assert set(padded_collate_sft(batch[1:3])) == {"tokens", "labels"}
 
 
 def test_values_that_are_not_integers_are_refused():
@@ -100,34 +110,36 @@ def test_a_degree_or_multiple_below_one_is_refused(name: str, sentence: str):
         padded_collate_sft([sample([1])], **{name: 0})  # pyright: ignore[reportArgumentType]
 
 
-def test_stacking_on_a_new_dim_warns_that_it_does_nothing():
-    with pytest.warns(UserWarning, match="stack_on_new_dim=True has no effect"):
-        padded_collate_sft([sample([1])], stack_on_new_dim=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        padded_collate_sft([sample([1])], stack_on_new_dim=False)
+def test_media_can_be_stacked_on_a_new_dim_and_text_alone_does_not_mind():
+    batch = [
+        sample([1], encoder_input={"images": torch.ones(2, 3)}),
+        sample([1], encoder_input={"images": torch.zeros(2, 3)}),
+    ]
+    assert padded_collate_sft(batch, stack_on_new_dim=True)["encoder_input"]["images"].shape == (2, 2, 3)
+    assert padded_collate_sft(batch)["encoder_input"]["images"].shape == (4, 3)
+    assert set(padded_collate_sft([sample([1])], stack_on_new_dim=True)) == {"tokens", "labels"}
 
 
 @settings(deadline=None)
 @given(
     st.lists(
-        st.tuples(st.lists(st.integers(0, 9999), max_size=12), st.lists(st.integers(-100, 9999), max_size=12)),
+        st.lists(st.tuples(st.integers(0, 9999), st.integers(-100, 9999)), max_size=12),
         min_size=1,
         max_size=6,
     ),
     st.integers(1, 8),
 )
 def test_every_token_and_label_is_there_once_and_the_samples_are_unchanged(rows: list, multiple: int):
-    batch = [sample(tokens, labels) for tokens, labels in rows]
+    pairs = [([token for token, _ in row], [label for _, label in row]) for row in rows]
+    batch = [sample(tokens, labels) for tokens, labels in pairs]
     before = copy.deepcopy(batch)
     out = padded_collate_sft(batch, padding_idx=-1, ignore_idx=-200, pad_to_multiple_of=multiple)
     assert batch == before
     assert out["tokens"].shape == out["labels"].shape
     assert out["tokens"].shape[1] % multiple == 0
-    longest = max(len(row) for pair in rows for row in pair)
-    assert out["tokens"].shape[1] - longest < multiple
+    assert out["tokens"].shape[1] - max(map(len, rows)) < multiple
     for (tokens, labels), padded_tokens, padded_labels in zip(
-        rows, out["tokens"].tolist(), out["labels"].tolist(), strict=True
+        pairs, out["tokens"].tolist(), out["labels"].tolist(), strict=True
     ):
         assert padded_tokens == tokens + [-1] * (len(padded_tokens) - len(tokens))
         assert padded_labels == labels + [-200] * (len(padded_labels) - len(labels))
@@ -179,7 +191,7 @@ def test_booleans_stay_booleans():
         ({"batch": [{"a": [1]}, {"a": [1], "b": 2}]}, ColumnError, "Sample 0 of the batch has no 'b'"),
         ({"batch": [{"a": [1], "b": "x"}]}, DataError, "The values of 'b' don't fit in one tensor"),
         ({"batch": [{"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}]}, DataError, "Add 'b' to keys_to_pad"),
-        ({"batch": [{"a": [1], "encoder_input": {"images": []}}]}, DataError, "has media in 'encoder_input'"),
+        ({"batch": [{"a": [1], "encoder_input": {"images": "x"}}]}, DataError, r"encoder_input\['images'\] holds str"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(change: dict[str, Any], error: type[Exception], sentence: str):
@@ -194,8 +206,15 @@ def test_what_does_not_fit_is_refused_in_a_sentence(change: dict[str, Any], erro
         padded_collate(arguments.pop("batch"), **arguments)
 
 
-def test_padded_collate_leaves_the_samples_as_they_are():
-    batch = [{"a": [1, 2], "encoder_input": None}, {"a": [3], "encoder_input": None}]
-    before = copy.deepcopy(batch)
-    assert set(padded_collate(batch, pad_direction="right", keys_to_pad=["a"], padding_idx=0)) == {"a"}
+@pytest.mark.parametrize("stack", [True, False])
+def test_padded_collate_joins_media_and_leaves_the_samples_as_they_are(stack: bool):
+    pictures = torch.ones(1, 2)
+    batch = [{"a": [1, 2], "encoder_input": {"x": pictures, "y": [pictures]}}, {"a": [3], "encoder_input": None}]
+    before = [{**each} for each in batch]
+    out = padded_collate(batch, pad_direction="right", keys_to_pad=["a"], padding_idx=0, stack_on_new_dim=stack)
+    assert set(out) == {"a", "encoder_input"}
+    assert {key: list(value.shape) for key, value in out["encoder_input"].items()} == dict.fromkeys(
+        "xy", [1, 1, 2] if stack else [1, 2]
+    )
     assert batch == before
+    assert batch[0]["encoder_input"] == {"x": pictures, "y": [pictures]}
