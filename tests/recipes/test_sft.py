@@ -45,6 +45,17 @@ def test_training_overfits_a_few_chats_and_says_so(
     assert log[-1]["loss"] < 0.5 * log[0]["loss"]
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_list_of_dataset_sections_is_trained_on_as_one(
+    sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str], packed: bool
+) -> None:
+    cfg = tiny_config(max_steps=1, dataset_val__packed=packed)
+    cfg.dataset.packed = packed
+    cfg.dataset = [{**cfg.dataset, "split": "train[:5]"}, {**cfg.dataset, "split": "train[5:12]"}]
+    sft.main(cfg)
+    assert "training rows: 12 rows" in capsys.readouterr().out
+
+
 def test_the_first_sample_is_shown_with_what_is_trained(
     sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,9 +51,8 @@ class ChosenRejectedToMessages:
         return {side: self._messages(sample, side) for side in ("chosen", "rejected")}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
-        column = self.column_map[side]
         try:
-            messages, untrained = openai_messages(row, column, side, images=None, own_flags=True)
+            messages, untrained = openai_messages(row, self.column_map[side], side, images=None, own_flags=True)
         except DataError as error:
-            raise located(error, f"Column {column!r}") from error.__cause__
+            raise located(error, f"In {side!r}") from error.__cause__
         return finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)
