@@ -42,3 +42,9 @@ def test_training_steps_are_timed_for_both_masks_on_one_batch(repository: Path, 
 
 def test_an_import_is_timed_in_a_process_of_its_own(repository: Path):
     assert run(repository, "import_time.py", "torchpipe")["seconds"] > 0
+
+
+def test_every_collater_is_timed(repository: Path):
+    times = run(repository, "collate.py", "torchpipe")
+    assert len(times) == 6
+    assert all(milliseconds > 0 for milliseconds in times.values())
