@@ -49,8 +49,8 @@ def test_training_overfits_a_few_chats_and_says_so(
 def test_a_list_of_dataset_sections_is_trained_on_as_one(
     sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str], packed: bool
 ) -> None:
-    cfg = tiny_config(max_steps=1, dataset_val__packed=packed)
-    cfg.dataset.packed = packed
+    cfg = tiny_config(max_steps=1, dataset__packed=packed)
+    OmegaConf.resolve(cfg)  # dataset_val takes some of its keys from dataset
     cfg.dataset = [{**cfg.dataset, "split": "train[:5]"}, {**cfg.dataset, "split": "train[5:12]"}]
     sft.main(cfg)
     assert "training rows: 12 rows" in capsys.readouterr().out
