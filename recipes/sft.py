@@ -108,9 +108,16 @@ def what_decides_the_run(settings: DictConfig, counts: SampleCounts | None) -> d
     decided = {key: plain[key] for key in keys}
     if counts:  # the samples themselves were read, so it does not matter where the files lie
         decided |= {"tokens and labels": counts.digest}
-        for section, places in {"tokenizer": ("path",), "dataset": ("data_files", "data_dir")}.items():
-            decided[section] = {key: value for key, value in decided[section].items() if key not in places}
+        decided["tokenizer"] = without(decided["tokenizer"], "path")
+        decided["dataset"] = without(decided["dataset"], "data_files", "data_dir")
     return decided
+
+
+def without(section: Any, *keys: str) -> Any:
+    """A section, or each of a list of them (joined data sets), without some of its keys."""
+    if isinstance(section, list):
+        return [without(one, *keys) for one in section]
+    return {key: value for key, value in section.items() if key not in keys}
 
 
 def report_rows(name: str, dataset: Any, check_rows: bool) -> SampleCounts | None:
