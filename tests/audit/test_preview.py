@@ -22,7 +22,7 @@ def sample() -> dict[str, list[int]]:
 def test_runs_of_trained_and_untrained_tokens_are_lines() -> None:
     lines = preview(sample(), show).splitlines()
     assert [line.split()[0] for line in lines] == ["untrained", "trained", "untrained"]
-    assert lines[1].endswith("| a\\n\\nb \\\\ c<|eot_id|>")
+    assert lines[1].endswith("| a↵↵b \\ c<|eot_id|>")
 
 
 def test_the_counts_are_those_of_the_sample() -> None:

@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from torchpipe.audit.visible import visible
 from torchpipe.constants import IGNORE_INDEX
 
 
 def preview(sample: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *, max_tokens: int = 400) -> str:
     """The sample's text in runs of trained and untrained tokens, one line a run.
 
-    What is shown as trained is read from the labels, so it is what the loss will see. Runs are decoded whole, and line
-    breaks are written ``\\n``, so white space is visible. Of a packed sample the first document is shown.
+    What is shown as trained is read from the labels, so it is what the loss will see. Line breaks and what is invisible
+    are written out (:func:`~torchpipe.audit.visible.visible`). Of a packed sample the first document is shown.
+    :func:`torchpipe.audit.explain` shows single tokens.
 
     Args:
         sample: ``tokens`` and ``labels``; ``seq_lens`` too if packed.
@@ -23,16 +25,11 @@ def preview(sample: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *
     lines: list[str] = []
     for is_trained, run in groupby(range(shown), key=trained.__getitem__):
         indices = list(run)
-        text = "".join(map(_visible, decode([tokens[i] for i in indices])))
+        text = visible(decode([tokens[i] for i in indices]), spaces=False)
         lines.append(f"{'  trained' if is_trained else 'untrained'} {len(indices):5d} | {text}")
     if shown < len(tokens):
         lines.append(f"          ... {len(tokens) - shown} tokens more")
     return "\n".join(lines)
-
-
-def _visible(character: str) -> str:
-    """The character, or its escape where it would change the terminal or not be seen."""
-    return character if character.isprintable() and character != "\\" else character.encode("unicode_escape").decode()
 
 
 def prompt_of(sample: Mapping[str, Any]) -> list[int]:

@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("torchpipe.cli.run", "run a recipe, on one device or, with torchrun's options, on many"),
     "ls": ("torchpipe.cli.ls", "list the recipes and configs that come with torchpipe"),
     "cp": ("torchpipe.cli.cp", "copy a recipe, a config or the sample chats, to change them"),
+    "explain": ("torchpipe.cli.explain", "show which tokens of a config's rows are trained, and why"),
     "validate": ("torchpipe.cli.validate", "check a config's components without building them"),
 }
 

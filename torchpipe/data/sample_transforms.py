@@ -28,8 +28,8 @@ class SFTTransform:
             raise ConfigError(
                 "SFTTransform was given neither a message_transform nor a model_transform: give at least one."
             )
-        self._message_transform = message_transform
-        self._model_transform = model_transform
+        self.message_transform = message_transform
+        self.model_transform = model_transform
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The sample of one row.
@@ -38,21 +38,21 @@ class SFTTransform:
             DataError: the messages are not a valid conversation, or the model transform's result has no ``tokens`` and
                 ``mask`` of equal length above 0.
         """
-        row = sample if self._message_transform is None else _as_mapping(self._message_transform(sample), "message")
+        row = sample if self.message_transform is None else _as_mapping(self.message_transform(sample), "message")
         if "messages" in row:
             _check_messages(row["messages"])
-        if self._model_transform is None:
+        if self.model_transform is None:
             return dict(row)
-        result = dict(_as_mapping(self._model_transform(row), "model"))
+        result = dict(_as_mapping(self.model_transform(row), "model"))
         if not ("tokens" in result and "mask" in result):
             raise DataError(
-                f"The model_transform ({_name(self._model_transform)}) returned the keys {sorted(result)}. "
+                f"The model_transform ({_name(self.model_transform)}) returned the keys {sorted(result)}. "
                 "It has to return `tokens` and `mask`."
             )
         tokens, mask = result["tokens"], result["mask"]
         if len(tokens) == 0 or len(tokens) != len(mask):
             raise DataError(
-                f"The model_transform ({_name(self._model_transform)}) returned {len(tokens)} tokens and {len(mask)} "
+                f"The model_transform ({_name(self.model_transform)}) returned {len(tokens)} tokens and {len(mask)} "
                 "mask values. They have to be of equal length, above 0."
             )
         result["labels"] = next_token_labels(tokens, mask).tolist()

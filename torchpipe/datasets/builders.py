@@ -30,17 +30,17 @@ class MaskedMessages:
     """
 
     def __init__(self, message_transform: Transform, masking_strategy: MaskingStrategy | str) -> None:
-        self._message_transform = message_transform
-        self._masking_strategy = masking_strategy
+        self.message_transform = message_transform
+        self.masking_strategy = masking_strategy
         mask_messages([], masking_strategy)  # an unknown strategy is refused here
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The transform's row with re-masked messages. What are no messages stays, and is refused by the data set."""
-        row = dict(self._message_transform(sample))
+        row = dict(self.message_transform(sample))
         messages = row.get("messages")
         if isinstance(messages, Sequence) and all(isinstance(message, Message) for message in messages):
             row["messages"] = [copy(message) for message in messages]
-            mask_messages(row["messages"], self._masking_strategy)
+            mask_messages(row["messages"], self.masking_strategy)
         return row
 
 

@@ -15,6 +15,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.packing.assemble import assemble
 from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.datasets.first_packs import asked_for
 from torchpipe.errors import ColumnError, ConfigError, DataError, located
 
 
@@ -36,6 +37,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     Attributes:
         counts: what became of the samples.
+        samples: what was packed, to look at it again (:mod:`torchpipe.audit`); None for a list, whose tokens need not
+            be held twice, and in a copy for another process.
 
     Raises:
         DataError: a sample does not fit a row, or has no equal number of tokens and labels.
@@ -62,6 +65,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self.max_seq_len = max_seq_len
         self.padding_idx = padding_idx
         self.counts = SampleCounts(filtered_rows=getattr(ds, "num_filtered", 0))
+        self.samples = None if isinstance(ds, list | tuple) else ds
         self._tokens = array("i")
         self._labels = array("i")
         self._offsets = array("q", [0])
@@ -69,6 +73,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def _read_and_plan(self, ds: RandomAccessDataSource[Any], max_packs: int | None, strategy: Any) -> PackPlan:
         planner = pack_planner(strategy, self.max_seq_len)
+        asked = asked_for()
+        max_packs = max_packs if asked is None else asked.at_most(max_packs)
         packs: list[list[Span]] = []
         for index in track(range(len(ds)), "Packing"):
             if max_packs is not None and len(packs) >= max_packs:
@@ -92,6 +98,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             return PackPlan.from_packs(packs)
         plan = PackPlan.from_packs(packs[:max_packs])
         self._count_what_is_left(plan, len(ds))
+        if asked is not None:
+            asked.unfinished.append(self)
         return plan
 
     def _count_what_is_left(self, plan: PackPlan, num_rows: int) -> None:
@@ -107,11 +115,17 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return len(self._plan)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return assemble(self.spans(index), self._read, capacity=self.max_seq_len, padding_idx=self.padding_idx)
+
+    def spans(self, index: int) -> list[Span]:
+        """Which samples a pack holds, in order, and which of their tokens."""
         index = int(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Pack {index} was asked for, and there are {len(self)} packs.")
-        spans = self._plan.spans(index % len(self))
-        return assemble(spans, self._read, capacity=self.max_seq_len, padding_idx=self.padding_idx)
+        return self._plan.spans(index % len(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "samples": None}
 
     def _read(self, span: Span) -> tuple[np.ndarray, np.ndarray]:
         first = self._offsets[span.sample]

@@ -32,6 +32,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
     Attributes:
         name: what errors call the source.
         num_filtered: rows that ``filter_fn`` left out.
+        rows: those that are left; transform: what makes a sample of one.
 
     Raises:
         SourceError: nothing is there, or no row is left.
@@ -48,20 +49,20 @@ class SFTDataset(Dataset[dict[str, Any]]):
         filter_kwargs: Mapping[str, Any] | None = None,
         **load_dataset_kwargs: Any,
     ) -> None:
-        self._transform = SFTTransform(message_transform, model_transform)
+        self.transform = SFTTransform(message_transform, model_transform)
         self.name = describe_source(source, load_dataset_kwargs)
         rows = load_rows(source, **load_dataset_kwargs)
-        self._rows = rows
+        self.rows = rows
         if filter_fn is not None:
             keep = resolve(filter_fn) if isinstance(filter_fn, str) else filter_fn
-            self._rows = _filtered(rows, keep, filter_kwargs or {}, self.name)
+            self.rows = _filtered(rows, keep, filter_kwargs or {}, self.name)
             self.name += ", counted after filter_fn"
         elif filter_kwargs:
             raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")
-        self.num_filtered = len(rows) - len(self._rows)
+        self.num_filtered = len(rows) - len(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = int(index)
@@ -69,9 +70,9 @@ class SFTDataset(Dataset[dict[str, Any]]):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
         index %= len(self)
         try:
-            row = self._rows[index]
+            row = self.rows[index]
             # A transform that changes its row must not change a source that lies in memory.
-            return self._transform(dict(row) if isinstance(row, dict) else row)
+            return self.transform(dict(row) if isinstance(row, dict) else row)
         except Exception as error:
             raise located(error, f"Row {index} of {self.name}")  # noqa: B904  # the same error, not a second one
 

@@ -48,6 +48,7 @@ class ChatFormat:
         strip_content: whether white space around a message's text is removed, as the family's own template does.
         pad: the control token that fills a batch.
         stop: the control tokens at which sampling stops.
+        hint: a sentence that ``torchpipe explain`` shows where no prompt template is set; empty for none.
     """
 
     name: str
@@ -63,3 +64,4 @@ class ChatFormat:
     strip_content: bool
     pad: str
     stop: tuple[str, ...]
+    hint: str = ""

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.sequences import truncate
+from torchpipe.data.trace import TokenTrace
 from torchpipe.errors import ColumnError, ConfigError, SourceError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
+from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
@@ -110,20 +112,38 @@ class ChatFormatTokenizer:
             run = []
         return "".join(parts) + self.backend.decode(run)
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one ordinary token; None for a control token, and where the back end can't tell."""
+        known = getattr(self.backend, "token_bytes", None)
+        return known(token_id) if known is not None and token_id not in self._control_texts else None
+
+    @overload
     def tokenize_messages(
-        self, messages: Sequence[Message], *, add_end_tokens: bool = True
-    ) -> tuple[list[int], list[bool]]:
+        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: Literal[False] = False
+    ) -> tuple[list[int], list[bool]]: ...
+
+    @overload
+    def tokenize_messages(
+        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: Literal[True]
+    ) -> tuple[list[int], list[bool], TokenTrace]: ...
+
+    def tokenize_messages(
+        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: bool = False
+    ) -> tuple[list[int], list[bool]] | tuple[list[int], list[bool], TokenTrace]:
         """Ids and mask of a conversation, cut to ``max_seq_len``.
 
         Args:
             messages: the conversation.
             add_end_tokens: False leaves the last message open, for a model to go on from.
+            trace: True adds where each token comes from, and why it is or is not trained. Its message indices count
+                the messages as the prompt template left them.
 
         Returns:
-            tokens and mask, of equal length; True in the mask = not trained.
+            tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
         """
         tokens, mask = self._tokenize(messages, add_end_tokens)
-        return self._truncate(tokens, mask, add_end_tokens)
+        tokens, mask = self._truncate(tokens, mask, add_end_tokens)
+        return (tokens, mask, self._trace(messages, add_end_tokens, tokens, mask)) if trace else (tokens, mask)
 
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``messages`` replaced by ``tokens`` and ``mask`` (lists of equal length; True = not trained).
@@ -147,6 +167,20 @@ class ChatFormatTokenizer:
             messages = self.prompt_template(list(messages), inference=not add_end_tokens)
         segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
         return tokens_and_mask(segments, messages, self.mask_policy)
+
+    def _trace(
+        self, messages: Sequence[Message], add_end_tokens: bool, kept_tokens: list[int], kept_mask: list[bool]
+    ) -> TokenTrace:
+        """The conversation is rendered once more, so that tokenising without a trace pays nothing for it."""
+        if self.prompt_template is not None:
+            messages = self.prompt_template(list(messages), inference=not add_end_tokens)
+        segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
+        tokens, mask = tokens_and_mask(segments, messages, self.mask_policy)
+        last = len(kept_tokens) - 1
+        replaced = last >= 0 and (tokens[last], mask[last]) != (kept_tokens[last], kept_mask[last])
+        return trace_segments(segments, messages, mask, self.mask_policy).truncate(
+            self.max_seq_len, self.truncation_type, end_trained=not kept_mask[last] if replaced else None
+        )
 
     def _truncate(self, tokens: list[int], mask: list[bool], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
         if self.max_seq_len is None or len(tokens) <= self.max_seq_len:

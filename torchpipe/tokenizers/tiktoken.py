@@ -57,6 +57,10 @@ class TikTokenBackend:
         """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
         return self._encoding.decode(list(token_ids))
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one token; None where the vocabulary has no such id."""
+        return self._encoding.decode_single_token_bytes(token_id) if 0 <= token_id < self.num_tokens else None
+
 
 def _read_ranks(path: Path) -> dict[bytes, int]:
     """Bytes to rank. Read here: the library's own reader caches by path, and would serve a changed file stale."""

@@ -1,0 +1,54 @@
+"""The trace of a sample keeps step with its tokens, through truncation too."""
+
+import pytest
+
+from torchpipe.data.sequences import truncate
+from torchpipe.data.trace import CUT_END, Origin, TokenTrace
+
+RUNS = [
+    (Origin("document_start", -1, False, "starts the document"), 1),
+    (Origin("header", 0, False, "message masked"), 3),
+    (Origin("content", 1, True, "message trained"), 2),
+    (Origin("turn_end", 1, True, "message trained"), 1),
+]
+
+
+def test_runs_are_spread_over_their_tokens() -> None:
+    trace = TokenTrace.from_runs(RUNS)
+    assert len(trace) == 7
+    assert [origin.kind for origin in trace] == ["document_start"] + ["header"] * 3 + ["content"] * 2 + ["turn_end"]
+    assert trace[5] == Origin("content", 1, True, "message trained")
+    assert trace.trained.tolist() == [False] * 4 + [True] * 3
+
+
+def test_an_origin_is_eight_bytes() -> None:
+    trace = TokenTrace.from_runs(RUNS)
+    assert sum(column.itemsize for column in (trace.kind, trace.message, trace.trained, trace.reason)) == 8
+
+
+def test_a_run_without_tokens_leaves_nothing() -> None:
+    assert len(TokenTrace.from_runs([(RUNS[0][0], 0), RUNS[1]])) == 3
+    assert len(TokenTrace.from_runs([])) == 0
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("length", [0, 1, 3, 6, 7, 8, None])
+def test_truncation_cuts_the_trace_as_it_cuts_the_tokens(side: str, length: int | None) -> None:
+    trace = TokenTrace.from_runs(RUNS)
+    cut = trace.truncate(length, side)  # pyright: ignore[reportArgumentType]
+    kept = truncate(list(trace), length, None, side)
+    assert list(cut) == kept
+    assert cut.num_cut == 7 - len(kept)
+    assert cut.cut_side == (side if len(kept) < 7 else None)
+
+
+def test_the_end_that_truncation_puts_is_the_documents() -> None:
+    cut = TokenTrace.from_runs(RUNS).truncate(5, "right", end_trained=False)
+    assert cut[4] == Origin("document_end", -1, False, CUT_END)
+    assert cut[3] == RUNS[1][0]
+
+
+def test_truncation_leaves_the_whole_trace_as_it_was() -> None:
+    trace = TokenTrace.from_runs(RUNS)
+    trace.truncate(5, "right", end_trained=False)
+    assert list(trace) == list(TokenTrace.from_runs(RUNS))

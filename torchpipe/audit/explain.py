@@ -1,0 +1,262 @@
+"""Rows of a data set, token by token: what each is, whether it is trained, and why."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
+from torchpipe.audit.origin import Origin, decided_by, hints, locate
+from torchpipe.audit.pieces import Pieces
+from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.messages import Message
+from torchpipe.datasets import PackedDataset, SFTDataset, instantiate_dataset
+from torchpipe.datasets.first_packs import first_packs
+from torchpipe.errors import ConfigError, DataError, located
+
+
+def explain(
+    dataset: Any,
+    tokenizer: Any = None,
+    *,
+    rows: Sequence[int] = (0,),
+    decode: Callable[[Sequence[int]], str] | None = None,
+) -> Explanation:
+    """What is trained in some rows, read from their labels.
+
+    Where a token comes from and why it is or is not trained is told for data sets that are, or pack, an
+    :class:`~torchpipe.datasets.SFTDataset` whose tokenizer gives a trace. Of others, tokens and labels are shown.
+
+    Args:
+        dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``.
+        tokenizer: the model transform; None takes the data set's own.
+        rows: which rows; negative ones count from the end.
+        decode: ids to text; None: the tokenizer's.
+
+    Raises:
+        ConfigError: there is no such row, or nothing that decodes.
+        DataError: a sample has no ``tokens`` and ``labels`` of equal length.
+    """
+    num_rows = len(dataset)
+    places = [_in_range(index, num_rows, dataset) for index in rows]
+    origin = Origin.of(locate(dataset, places[0])[0] if places else dataset)
+    tokenizer = tokenizer if tokenizer is not None else origin.model_transform
+    if decode is None and not callable(getattr(tokenizer, "decode", None)):
+        raise ConfigError(
+            f"Tokens can't be shown as text: {type(tokenizer).__name__} has no `decode`. Give explain a tokenizer that "
+            "has one, or decode=..., a function from ids to text."
+        )
+    pieces = Pieces(tokenizer, decode)
+    name = getattr(dataset, "name", origin.name)
+    return Explanation(
+        source=name if isinstance(name, str) else None,
+        num_rows=num_rows,
+        decided_by=decided_by(origin.message_transform, tokenizer),
+        rows=[_row(dataset, index, pieces) for index in places],
+        notes=hints(tokenizer),
+    )
+
+
+def explain_config(
+    cfg: Mapping[Any, Any], *, rows: Sequence[int] | None = None, num_rows: int = 1, section: str = "dataset"
+) -> Explanation:
+    """The same for a config's dataset section. Its tokenizer and data set are built, nothing else.
+
+    Of a packed data set only the samples that the asked packs need are read.
+
+    Args:
+        cfg: a whole config.
+        rows: which rows; None: the first ``num_rows``.
+        num_rows: how many of the first rows, at most; all where there are fewer.
+        section: the dataset section's key.
+
+    Raises:
+        ConfigError: there is no such section or row, or a part of the config can't be built.
+    """
+    from torchpipe.config import instantiate
+
+    for key in ("tokenizer", section):
+        if cfg.get(key) is None:
+            sections = [str(name) for name in cfg if str(name).startswith("dataset")]
+            told = f" It has {', '.join(sections)}." if sections and key == section else ""
+            raise ConfigError(
+                f"The config has no {key} section, and explain builds the tokenizer and one data set.{told}"
+            )
+    tokenizer = instantiate(cfg["tokenizer"], caller_globals={})
+    num_packs = num_rows if rows is None else max(rows, default=0) + 1 if min(rows, default=0) >= 0 else None
+    with first_packs(num_packs) as asked:
+        dataset = instantiate_dataset(cfg[section], tokenizer, caller_globals={})
+    unfinished = bool(asked.unfinished)
+    parts = dataset.datasets if hasattr(dataset, "locate") else [dataset]
+    if not all(any(one is part for part in parts) for one in asked.unfinished):
+        # Something stands on top of a shortened data set: what that makes of it may depend on its length.
+        unfinished = False
+        dataset = instantiate_dataset(cfg[section], tokenizer, caller_globals={})
+    chosen = range(min(num_rows, len(dataset))) if rows is None else rows
+    found = explain(dataset, tokenizer, rows=list(chosen))
+    return replace(found, num_rows=None) if unfinished else found
+
+
+def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
+    try:
+        sample = dataset[index]
+    except DataError as error:
+        if isinstance(locate(dataset, index)[0], SFTDataset | PackedDataset):  # they name the row themselves
+            raise
+        raise located(error, f"Row {index}") from None
+    tokens, labels = _tokens_and_labels(sample, index, dataset)
+    positions = _as_list(sample.get("input_pos", range(len(tokens))))
+    lengths = _as_list(sample["seq_lens"]) if "seq_lens" in sample else [len(tokens)]
+    part, number = locate(dataset, index)
+    origin = Origin.of(part)
+    spans = part.spans(number) if isinstance(part, PackedDataset) else None
+    if sum(lengths) != len(tokens) or len(positions) != len(tokens):
+        raise DataError(
+            f"Row {index} has {len(tokens)} tokens, {len(positions)} positions, and seq_lens that add up to "
+            f"{sum(lengths)}. They have to be the same."
+        )
+    documents = []
+    offset = 0
+    for place, length in enumerate(lengths):
+        here = slice(offset, offset + length)
+        padding = spans is not None and place >= len(spans)
+        # The label of the position before a token says whether it is trained.
+        trained = [at > 0 and labels[at - 1] != IGNORE_INDEX for at in range(offset, offset + length)]
+        document = _document(
+            tokens[here], labels[here], trained, positions[here], pieces, offset=offset, padding=padding
+        )
+        if spans is not None and not padding:
+            document = replace(document, sample=spans[place].sample, start=spans[place].start)
+        elif spans is None and "seq_lens" not in sample:
+            document = replace(document, sample=number, num_cut=int(sample.get("num_truncated", 0)))
+        documents.append(_with_provenance(document, origin) if document.sample is not None else document)
+        offset += length
+    return RowView(
+        index=index,
+        source=origin.name,
+        packed="seq_lens" in sample,
+        documents=tuple(documents),
+        num_trained=len(labels) - labels.count(IGNORE_INDEX),
+        notes=_row_notes(tokens, labels),
+    )
+
+
+def _document(
+    tokens: list[int],
+    labels: list[int],
+    trained: list[bool],
+    positions: list[int],
+    pieces: Pieces,
+    *,
+    offset: int,
+    padding: bool,
+) -> DocumentView:
+    views = [
+        TokenView(
+            id=token,
+            piece=piece,
+            label=label,
+            trained=is_trained,
+            position=position,
+            kind=None,
+            message=None,
+            reason=None,
+        )
+        for token, piece, label, is_trained, position in zip(
+            tokens, pieces(tokens), labels, trained, positions, strict=True
+        )
+    ]
+    if padding:
+        views = [replace(view, reason="fills the row") for view in views]
+    return DocumentView(sample=None, start=0, offset=offset, padding=padding, messages=None, tokens=tuple(views))
+
+
+def _with_provenance(document: DocumentView, origin: Origin) -> DocumentView:
+    assert document.sample is not None
+    tokens, messages, trace = origin.told(document.sample)
+    if messages is None:
+        return document
+    views = tuple(_message_view(message) for message in messages)
+    document = replace(document, messages=views)
+    if trace is None:
+        return document
+    stop = document.start + len(document.tokens)
+    if tokens[document.start : stop] != [token.id for token in document.tokens]:
+        note = "read once more, the row gave other tokens, so where they come from is not shown"
+        return replace(document, notes=(*document.notes, note))
+    explained = []
+    differ = 0
+    for place, token in enumerate(document.tokens):
+        kind, message, asked_for, reason = trace[document.start + place]
+        if asked_for != token.trained:
+            reason = _why_not_as_traced(document, place, asked_for)
+            differ += place > 0
+        explained.append(replace(token, kind=kind, message=message, reason=reason))
+    notes = (f"the labels of {differ} tokens are not those that the mask asks for",) if differ else ()
+    return replace(
+        document,
+        tokens=tuple(explained),
+        num_cut=trace.num_cut,
+        cut_side=trace.cut_side,
+        notes=(*document.notes, *notes),
+    )
+
+
+def _why_not_as_traced(document: DocumentView, place: int, asked_for: bool) -> str:
+    if place == 0 and asked_for and document.start > 0:
+        return "predicted at the end of the pack before"
+    if place == 0 and asked_for:
+        return "no token before it predicts it"
+    if place == 0:
+        return "the document before predicts it"
+    return "by the labels, against the mask"
+
+
+def _row_notes(tokens: list[int], labels: list[int]) -> tuple[str, ...]:
+    wrong = [at for at, label in enumerate(labels[:-1]) if label not in (IGNORE_INDEX, tokens[at + 1])]
+    notes = []
+    if wrong:
+        notes.append(
+            f"{len(wrong)} labels are not the token that follows, the first at {wrong[0]}: trained is what a label "
+            "asks for, not the token shown"
+        )
+    if labels and labels[-1] != IGNORE_INDEX:
+        notes.append(f"the last position predicts token {labels[-1]}, which is not in this row")
+    return tuple(notes)
+
+
+def _tokens_and_labels(sample: Any, index: int, dataset: Any) -> tuple[list[int], list[int]]:
+    if not isinstance(sample, Mapping) or "tokens" not in sample or "labels" not in sample:
+        held = f"the keys {sorted(map(str, sample))}" if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
+        raise DataError(
+            f"Row {index} of {type(dataset).__name__} gave {held}. explain shows samples that hold `tokens` and "
+            "`labels`."
+        )
+    tokens, labels = _as_list(sample["tokens"]), _as_list(sample["labels"])
+    if len(tokens) != len(labels):
+        raise DataError(f"Row {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
+    return tokens, labels
+
+
+def _as_list(values: Any) -> list[int]:
+    return [int(value) for value in (values.tolist() if hasattr(values, "tolist") else values)]
+
+
+def _in_range(index: int, num_rows: int, dataset: Any) -> int:
+    if not -num_rows <= index < num_rows:
+        what = "packs" if isinstance(dataset, PackedDataset) or getattr(dataset, "packed", False) else "rows"
+        raise ConfigError(
+            f"Row {index} was asked for, and the data set has {num_rows:,} {what}. They count from 0, and -1 is the "
+            "last."
+        )
+    return index % num_rows
+
+
+def _message_view(message: Message) -> MessageView:
+    return MessageView(
+        role=message.role,
+        text=message.text_content,
+        masked=message.masked,
+        ipython=message.ipython,
+        eot=message.eot,
+        num_images=len(message.get_media()),
+    )

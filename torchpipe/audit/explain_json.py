@@ -1,0 +1,78 @@
+"""An explanation as JSON. docs/explain.md describes the schema; a change of it is a new number."""
+
+import json
+from typing import Any
+
+from torchpipe.audit.explanation import DocumentView, Explanation, RowView, TokenView
+
+SCHEMA = "torchpipe.explain/1"
+
+
+def to_dict(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as plain values. Texts are raw: they may hold control characters."""
+    return {
+        "schema": SCHEMA,
+        "source": explanation.source,
+        "num_rows": explanation.num_rows,
+        "decided_by": dict(explanation.decided_by),
+        "notes": list(explanation.notes),
+        "rows": [_row(row) for row in explanation.rows],
+    }
+
+
+def to_json(explanation: Explanation, *, indent: int | None = None) -> str:
+    """The same as one JSON text of printable ASCII: other characters are escaped, so a terminal may show it."""
+    # json leaves DEL as it is, which it takes for printable.
+    return json.dumps(to_dict(explanation), ensure_ascii=True, indent=indent).replace("\x7f", "\\u007f")
+
+
+def _row(row: RowView) -> dict[str, Any]:
+    return {
+        "row": row.index,
+        "source": row.source,
+        "packed": row.packed,
+        "num_tokens": row.num_tokens,
+        "num_trained": row.num_trained,
+        "notes": list(row.notes),
+        "documents": [_document(document) for document in row.documents],
+    }
+
+
+def _document(document: DocumentView) -> dict[str, Any]:
+    messages = None
+    if document.messages is not None:
+        messages = [
+            {name: getattr(message, name) for name in ("role", "text", "masked", "ipython", "eot", "num_images")}
+            for message in document.messages
+        ]
+    return {
+        "sample": document.sample,
+        "start": document.start,
+        "offset": document.offset,
+        "padding": document.padding,
+        "num_tokens": len(document.tokens),
+        "num_trained": document.num_trained,
+        "num_cut": document.num_cut,
+        "cut_side": document.cut_side,
+        "traced": document.traced,
+        "notes": list(document.notes),
+        "messages": messages,
+        "tokens": [_token(token) for token in document.tokens],
+    }
+
+
+def _token(token: TokenView) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "text": token.piece.text,
+        "shown": token.piece.shown,
+        "bytes": None if token.piece.raw is None else token.piece.raw.hex(),
+        "part_of": token.piece.part_of,
+        "control": token.piece.control,
+        "label": token.label,
+        "trained": token.trained,
+        "position": token.position,
+        "kind": token.kind,
+        "message": token.message,
+        "reason": token.reason,
+    }

@@ -1,0 +1,146 @@
+"""An explanation as text, in colour or without."""
+
+from collections.abc import Iterator, Sequence
+
+from torchpipe.audit.explain_words import (
+    LEGEND,
+    cut_line,
+    decided_line,
+    document_line,
+    message_line,
+    message_text,
+    row_line,
+    run_words,
+    runs_of,
+    source_line,
+)
+from torchpipe.audit.explanation import DocumentView, Explanation, RowView, TokenView
+from torchpipe.audit.visible import SEPARATOR, width
+
+# Style -> the codes that begin it (ECMA-48, "select graphic rendition").
+STYLES = {
+    "heading": "\x1b[1m",
+    "trained": "\x1b[32m",
+    "trained control": "\x1b[1;32m",
+    "masked": "\x1b[90m",
+    "masked control": "\x1b[1;90m",
+    "note": "\x1b[33m",
+    "quiet": "\x1b[2m",
+    "": "",
+}
+_END = "\x1b[0m"
+_INDENT = 9
+_NARROWEST = 20
+
+Line = list[tuple[str, str]]
+"""Pieces of one line: style and text. The text alone is the line without colour."""
+
+
+def to_text(
+    explanation: Explanation,
+    *,
+    color: bool = False,
+    labels: bool = False,
+    width: int = 100,
+    max_tokens: int | None = None,
+) -> str:
+    """Messages, and then each token under what it is and whether it is trained.
+
+    Lines of tokens end between two tokens, never within one. A run of one and the same padding token is counted.
+    Without its codes, coloured text is the plain text.
+
+    Args:
+        explanation: from :func:`torchpipe.audit.explain`.
+        color: whether trained and masked tokens have colours; nothing is told by colour alone.
+        labels: adds each token's id and label in lines below it.
+        width: columns to fill with tokens.
+        max_tokens: tokens of a row to show; the rest is counted. None: all.
+    """
+    lines = _lines(explanation, labels, max(width, _NARROWEST + _INDENT), max_tokens)
+    if not color:
+        return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
+    return "\n".join(
+        "".join(f"{STYLES[style]}{text}{_END}" if style else text for style, text in line) for line in lines
+    )
+
+
+def _lines(explanation: Explanation, labels: bool, columns: int, max_tokens: int | None) -> Iterator[Line]:
+    yield [("heading", source_line(explanation))]
+    if decided := decided_line(explanation):
+        yield [("", f"decided by: {decided}")]
+    yield from ([("note", f"note: {note}")] for note in explanation.notes)
+    yield [("quiet", LEGEND)]
+    for row in explanation.rows:
+        yield []
+        yield [("heading", row_line(explanation, row))]
+        yield from ([("note", f"note: {note}")] for note in row.notes)
+        yield from _row_lines(row, labels, columns, max_tokens)
+
+
+def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None) -> Iterator[Line]:
+    shown = 0
+    for place, document in enumerate(row.documents):
+        if row.packed:
+            yield [("heading", document_line(row, place))]
+        yield from ([("note", f"note: {note}")] for note in (cut_line(document), *document.notes) if note)
+        for index, message in enumerate(document.messages or ()):
+            yield [("", f"  {message_line(index, message)}")]
+            yield from ([("quiet", f"    {SEPARATOR} "), ("", text)] for text in message_text(message))
+        if _is_uniform(document):
+            token = document.tokens[0]
+            yield [("masked", f"{'':{_INDENT}}{len(document.tokens):,} times {token.piece.shown}")]
+            shown += len(document.tokens)
+            continue
+        for offset, run in runs_of(document):
+            left = len(run) if max_tokens is None else max(0, max_tokens - shown)
+            if not left:
+                yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
+                return
+            words = run_words(document, run[0])
+            state = "trained" if run[0].trained else "masked"
+            yield [(state, f"{offset:>6}  {f'{state:<7}  {words}' if words else state}")]
+            yield from _token_lines(run[:left], labels, columns)
+            shown += min(left, len(run))
+    if shown < row.num_tokens:
+        yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
+
+
+def _is_uniform(document: DocumentView) -> bool:
+    """Whether it is padding of one token, which a number tells as well."""
+    return (
+        document.padding and bool(document.tokens) and len({(token.id, token.label) for token in document.tokens}) == 1
+    )
+
+
+def _token_lines(tokens: Sequence[TokenView], labels: bool, columns: int) -> Iterator[Line]:
+    cells = [(token, _cell_width(token, labels)) for token in tokens]
+    while cells:
+        used = count = 0
+        while count < len(cells) and (not count or used + cells[count][1] + 1 <= columns - _INDENT):
+            used += cells[count][1] + 1
+            count += 1
+        here, cells = cells[:count], cells[count:]
+        yield _joined("", [(_style(token), token.piece.shown, size) for token, size in here], padded=labels)
+        if labels:
+            yield _joined("id", [("quiet", str(token.id), size) for token, size in here], padded=True)
+            yield _joined("label", [("quiet", str(token.label), size) for token, size in here], padded=True)
+        if labels and cells:
+            yield []
+
+
+def _joined(name: str, cells: Sequence[tuple[str, str, int]], *, padded: bool) -> Line:
+    line: Line = [("quiet", f"{name:>{_INDENT - 2}}  ")]
+    for place, (style, text, size) in enumerate(cells):
+        line += [("quiet", SEPARATOR)] * (place > 0)
+        line.append((style, text))
+        line += [("", " " * (size - width(text)))] * padded
+    return line
+
+
+def _cell_width(token: TokenView, labels: bool) -> int:
+    shown = width(token.piece.shown)
+    return max(shown, len(str(token.id)), len(str(token.label))) if labels else shown
+
+
+def _style(token: TokenView) -> str:
+    return ("trained" if token.trained else "masked") + " control" * token.piece.control

@@ -1,0 +1,145 @@
+"""The rows of a data set taken apart: what :func:`torchpipe.audit.explain` returns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchpipe.audit.pieces import Piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageView:
+    """A message as the tokenizer got it; ``text`` is raw."""
+
+    role: str
+    text: str
+    masked: bool
+    ipython: bool
+    eot: bool
+    num_images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenView:
+    """One token of a row.
+
+    Attributes:
+        id: the token's id; piece: what it stands for.
+        label: what this position is to predict; -100 for nothing.
+        trained: whether the position before has this token as its label, so that the loss sees it.
+        position: its ``input_pos``, or its place where the sample has none.
+        kind, message: see :class:`~torchpipe.data.trace.Origin`; None where the tokenizer gave no trace.
+        reason: why it is or is not trained; None where that isn't known.
+    """
+
+    id: int
+    piece: Piece
+    label: int
+    trained: bool
+    position: int
+    kind: str | None
+    message: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentView:
+    """One document of a row; a row that is not packed is one document.
+
+    Attributes:
+        sample: the number of the sample that it is (a part of); None where that isn't known.
+        start: the first token's place in that sample.
+        offset: the first token's place in the row.
+        padding: whether it only fills the row.
+        messages: None where they aren't known.
+        tokens: all of them.
+        num_cut: tokens that were cut to max_seq_len; cut_side: where, None where that isn't known.
+        notes: sentences about what is unusual.
+    """
+
+    sample: int | None
+    start: int
+    offset: int
+    padding: bool
+    messages: tuple[MessageView, ...] | None
+    tokens: tuple[TokenView, ...]
+    num_cut: int = 0
+    cut_side: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_trained(self) -> int:
+        """Tokens of this document that the loss sees."""
+        return sum(token.trained for token in self.tokens)
+
+    @property
+    def traced(self) -> bool:
+        """Whether the tokens' provenance is known."""
+        return any(token.kind is not None for token in self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowView:
+    """One row of a data set: a sample, or a pack of several.
+
+    Attributes:
+        index: the row's number.
+        source: what the data set it stands in calls its source; None where it doesn't say.
+        packed: whether it may hold several documents.
+        documents: in order; they hold all tokens of the row.
+        num_trained: labels that are not -100.
+        notes: sentences about what is unusual.
+    """
+
+    index: int
+    source: str | None
+    packed: bool
+    documents: tuple[DocumentView, ...]
+    num_trained: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens, padding included."""
+        return sum(len(document.tokens) for document in self.documents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Rows of a data set, token by token. ``print`` it, or let a notebook show it.
+
+    Attributes:
+        source: where the rows come from, as the data set calls it; None where it doesn't say.
+        num_rows: rows of the data set; None where only the first packs were made.
+        decided_by: what decides which tokens are trained, name to value; None where it isn't known.
+        rows: those that were asked for.
+        notes: sentences about the whole.
+    """
+
+    source: str | None
+    num_rows: int | None
+    decided_by: Mapping[str, Any]
+    rows: Sequence[RowView]
+    notes: tuple[str, ...] = ()
+
+    def to_text(
+        self, *, color: bool = False, labels: bool = False, width: int = 100, max_tokens: int | None = None
+    ) -> str:
+        """See :func:`torchpipe.audit.explain_text.to_text`."""
+        from torchpipe.audit.explain_text import to_text
+
+        return to_text(self, color=color, labels=labels, width=width, max_tokens=max_tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See :func:`torchpipe.audit.explain_json.to_dict`."""
+        from torchpipe.audit.explain_json import to_dict
+
+        return to_dict(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        from torchpipe.audit.explain_html import to_html
+
+        return to_html(self)

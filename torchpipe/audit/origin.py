@@ -1,0 +1,100 @@
+"""Where the samples of a data set come from: its rows, its transforms, and what they decide."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from torchpipe.data.messages import MaskingStrategy, Message
+from torchpipe.data.trace import TokenTrace
+from torchpipe.datasets import MaskedMessages, PackedDataset, SFTDataset
+from torchpipe.errors import located
+
+
+def locate(dataset: Any, index: int) -> tuple[Any, int]:
+    """The data set that a row of joined data sets belongs to, and its number there."""
+    while hasattr(dataset, "locate"):
+        dataset, index = dataset.locate(index)
+    return dataset, index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The data set that tokenised the samples, where it is one whose parts are known.
+
+    Attributes:
+        dataset: None where it is of another kind.
+        name: what it calls its source; None where it doesn't say.
+    """
+
+    dataset: SFTDataset | None
+    name: str | None
+
+    @classmethod
+    def of(cls, dataset: Any) -> "Origin":
+        """The origin of a data set's samples."""
+        inner = dataset.samples if isinstance(dataset, PackedDataset) else dataset
+        name = getattr(inner, "name", None)
+        return cls(
+            dataset=inner if isinstance(inner, SFTDataset) else None, name=name if isinstance(name, str) else None
+        )
+
+    @property
+    def message_transform(self) -> Any:
+        """Row to messages; None where there is none, or it isn't known."""
+        return self.dataset.transform.message_transform if self.dataset else None
+
+    @property
+    def model_transform(self) -> Any:
+        """Messages to tokens; None where it isn't known."""
+        return self.dataset.transform.model_transform if self.dataset else None
+
+    def told(self, sample: int) -> tuple[list[int], list[Message] | None, TokenTrace | None]:
+        """The tokens, messages and trace of a sample that is read once more; nothing where that isn't possible."""
+        if self.dataset is None:
+            return [], None, None
+        try:
+            row = self.dataset.rows[sample]
+            row = dict(row) if isinstance(row, dict) else row  # for a transform that changes it
+            row = self.message_transform(row) if self.message_transform is not None else row
+            messages = row.get("messages")
+            if not messages or not all(isinstance(message, Message) for message in messages):
+                return [], None, None
+            template = getattr(self.model_transform, "prompt_template", None)
+            shown = list(messages) if template is None else template(list(messages), inference=False)
+            if not _gives_trace(self.model_transform):
+                return [], shown, None
+            tokens, _, trace = self.model_transform.tokenize_messages(messages, trace=True)
+        except Exception as error:
+            raise located(error, f"Row {sample} of {self.name}") from error.__cause__
+        return list(tokens), shown, trace
+
+
+def _gives_trace(model_transform: Any) -> bool:
+    method = getattr(model_transform, "tokenize_messages", None)
+    return callable(method) and "trace" in inspect.signature(method).parameters
+
+
+def decided_by(message_transform: Any, tokenizer: Any) -> dict[str, Any]:
+    """What decides which tokens are trained, name to value; None where it isn't known."""
+    inner = message_transform.message_transform if isinstance(message_transform, MaskedMessages) else message_transform
+    strategy = getattr(message_transform, "masking_strategy", None)
+    template = getattr(tokenizer, "prompt_template", None)
+    return {
+        "message_transform": _name(inner),
+        "masking_strategy": strategy.value if isinstance(strategy, MaskingStrategy) else strategy,
+        "tokenizer": _name(tokenizer),
+        "chat_format": getattr(getattr(tokenizer, "chat_format", None), "name", None),
+        "mask_policy": getattr(tokenizer, "mask_policy", None),
+        "prompt_template": _name(template),
+        "max_seq_len": getattr(tokenizer, "max_seq_len", None),
+    }
+
+
+def hints(tokenizer: Any) -> tuple[str, ...]:
+    """What a reader should know about the tokenizer's format."""
+    hint = getattr(getattr(tokenizer, "chat_format", None), "hint", "")
+    return (hint,) if hint and getattr(tokenizer, "prompt_template", None) is None else ()
+
+
+def _name(part: Any) -> str | None:
+    return None if part is None else getattr(part, "__name__", type(part).__name__)

@@ -1,0 +1,99 @@
+"""``torchpipe explain``: which tokens of a config's rows are trained, and why."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+from torchpipe._sentences import print_error
+from torchpipe._shipped_files import find_config
+from torchpipe.errors import ConfigError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the rows and return 0; 2 for a command line or a config's name that can't be used."""
+    parser = _parser()
+    options, words = parser.parse_known_args(argv)
+    unknown = [word for word in words if word.startswith("-")]
+    if unknown:
+        parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
+    if options.rows and options.num_rows is not None:
+        parser.error("-n takes the first rows and --row names single ones: give one of them")
+    from torchpipe.config.load import load_config
+    from torchpipe.config.overrides import apply_overrides, check_override
+
+    try:
+        for word in words:
+            check_override(word)
+        file = find_config(options.config)
+    except ConfigError as error:
+        print_error(error)
+        return 2
+    cfg = apply_overrides(load_config(file), words)
+    from torchpipe.audit.explain import explain_config
+
+    found = explain_config(cfg, rows=options.rows, num_rows=options.num_rows or 1, section=options.section)
+    if options.json:
+        from torchpipe.audit.explain_json import to_json
+
+        print(to_json(found))
+        return 0
+    text = found.to_text(
+        color=wants_color(options.color),
+        labels=options.labels,
+        width=shutil.get_terminal_size((100, 24)).columns,
+        max_tokens=options.max_tokens,
+    )
+    print_anywhere(text)
+    return 0
+
+
+def wants_color(asked: bool | None) -> bool:
+    """Whether to colour: as asked, else on a terminal where NO_COLOR (https://no-color.org) isn't set."""
+    if asked is not None:
+        return asked
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_anywhere(text: str) -> None:
+    """Print text; what the terminal's encoding doesn't have is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="torchpipe explain",
+        usage="%(prog)s CONFIG [-n N | --row K ...] [options] [key=value ...] [~key ...]",
+        description="Show rows of a config's data set: the messages, and then each token, whether it is trained, and "
+        "why. Builds the tokenizer and the data set, and no model.",
+        epilog="Building runs what the config names. Read a stranger's config first.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
+    parser.add_argument("-n", dest="num_rows", metavar="N", type=_above_0, help="the first N rows or packs (default 1)")
+    parser.add_argument(
+        "--row", dest="rows", metavar="K", type=int, action="append", help="row K, from 0; -1 is the last; repeatable"
+    )
+    parser.add_argument("--section", metavar="KEY", default="dataset", help="the data set's key (default: dataset)")
+    parser.add_argument("--labels", action="store_true", help="each token's id and label below it")
+    parser.add_argument("--max-tokens", metavar="N", type=_above_0, help="show at most N tokens of a row")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead (docs/explain.md has the schema)")
+    parser.add_argument(
+        "--color",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="colours, or none (default: on a terminal, unless NO_COLOR is set)",
+    )
+    return parser
+
+
+def _above_0(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return value

@@ -1,0 +1,56 @@
+"""What :func:`~torchpipe.tokenizers.render.render` wrote, told token by token."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from torchpipe.data.messages import Message
+from torchpipe.data.trace import Origin, TokenTrace
+from torchpipe.tokenizers.render import Kind, MaskPolicy, Segment
+
+_UNTRAINED_ANYWAY = {
+    Kind.DOCUMENT_START: "starts the document",
+    Kind.DOCUMENT_END: "ends the document, after the turn's own end",
+}
+
+
+def trace_segments(
+    segments: Sequence[Segment], messages: Sequence[Message], mask: Sequence[bool], policy: MaskPolicy
+) -> TokenTrace:
+    """The provenance of a rendered conversation.
+
+    Args:
+        segments: the conversation as it was rendered.
+        messages: the same conversation.
+        mask: of all tokens of the segments; True = not trained. It is what decides; this function finds the words.
+        policy: the mask policy that made it.
+    """
+    return TokenTrace.from_runs(_runs(segments, messages, mask, policy))
+
+
+def _runs(
+    segments: Sequence[Segment], messages: Sequence[Message], mask: Sequence[bool], policy: MaskPolicy
+) -> Iterator[tuple[Origin, int]]:
+    start = 0
+    for segment in segments:
+        stop = start + len(segment.token_ids)
+        message = messages[segment.message] if segment.message >= 0 else None
+        for masked, run in groupby(mask[start:stop]):
+            reason = _why_masked(segment.kind, message, policy) if masked else _why_trained(message)
+            yield Origin(segment.kind.value, segment.message, not masked, reason), len(list(run))
+        start = stop
+
+
+def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:
+    if message is None:
+        return _UNTRAINED_ANYWAY.get(kind, f"{_words(kind)} of the document")
+    if message.masked:
+        return "message masked"
+    return f"{_words(kind)} (mask_policy {policy})"
+
+
+def _why_trained(message: Message | None) -> str:
+    return "message trained" if message is not None else "belongs to the last message's turn"
+
+
+def _words(kind: Kind) -> str:
+    return kind.value.replace("_", " ")
