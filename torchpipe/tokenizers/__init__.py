@@ -1,19 +1,24 @@
 """Text and conversations to token ids: back ends, chat formats, and the tokenizer class over both."""
 
 from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
 from torchpipe.tokenizers.families import LLAMA3
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, open_backend, read_special_tokens
+from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 __all__ = [
+    "GPT2_PATTERN",
     "LLAMA3",
     "Backend",
+    "ByteLevelBackend",
     "ChatFormat",
     "ChatFormatTokenizer",
     "Control",
     "HuggingFaceBackend",
+    "SentencePieceBackend",
     "Slot",
     "TikTokenBackend",
     "open_backend",

@@ -11,10 +11,12 @@ from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 from torchpipe.errors import ColumnError, ConfigError, SourceError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.byte_level import ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
+from torchpipe.tokenizers.sentencepiece import SentencePieceBackend, is_sentencepiece
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 
@@ -192,8 +194,11 @@ class ChatFormatTokenizer:
         )
 
 
-def open_backend(path: str | Path, chat_format: ChatFormat) -> Backend:
-    """The back end for a tokenizer file, told by its first character: JSON opens a ``tokenizer.json``, else ranks.
+def open_backend(path: str | Path, chat_format: ChatFormat, *, merges_path: str | Path | None = None) -> Backend:
+    """The back end for a tokenizer file, told by how it begins.
+
+    JSON opens a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
+    SentencePiece model, anything else tiktoken ranks.
 
     Raises:
         SourceError: there is no such file.
@@ -201,10 +206,16 @@ def open_backend(path: str | Path, chat_format: ChatFormat) -> Backend:
     """
     try:
         with Path(path).open("rb") as file:
-            start = file.read(64).lstrip()
+            start = file.read(64)
     except OSError as error:
         raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Check tokenizer.path.") from error
-    return HuggingFaceBackend(path) if start.startswith(b"{") else TikTokenBackend(path, chat_format.pattern)
+    if merges_path is not None:
+        return ByteLevelBackend(path, merges_path, chat_format.pattern)
+    if start.lstrip().startswith(b"{"):
+        return HuggingFaceBackend(path)
+    if is_sentencepiece(start):
+        return SentencePieceBackend(path, chat_format.control_tokens)
+    return TikTokenBackend(path, chat_format.pattern)
 
 
 def read_special_tokens(path: str | Path) -> dict[str, int]:

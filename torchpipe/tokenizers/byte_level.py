@@ -1,0 +1,144 @@
+"""Back end over a vocabulary and merges of byte-level byte-pair encoding (``vocab.json`` and ``merges.txt``)."""
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from torchpipe.errors import SourceError, TokenizerError
+from torchpipe.tokenizers.backend import check_encodable
+
+# https://github.com/openai/gpt-2/blob/master/src/encoder.py (MIT)
+GPT2_PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+class ByteLevelBackend:
+    """A byte-pair encoder from a vocabulary and merges, as GPT-2, Qwen and Phi-4 publish theirs.
+
+    A piece that no merge makes can't come from text: such pieces (``<|endoftext|>``) are its ``control_tokens``.
+
+    Args:
+        vocab_path: JSON, piece to id. Pieces spell bytes in GPT-2's alphabet (see :func:`byte_alphabet`).
+        merges_path: two pieces a line, the merge that is done first at the top; a first line ``#version`` is skipped.
+        pattern: the family's split expression; it isn't in the files.
+        normalization: the Unicode form that text is brought to first, for families that say so (Qwen: NFC).
+        unknown_token: the piece for a byte that the vocabulary lacks. None: text with such a byte is refused.
+
+    Raises:
+        SourceError: a file is missing.
+        TokenizerError: a file is not of this form, or the two don't belong together.
+    """
+
+    def __init__(
+        self,
+        vocab_path: str | Path,
+        merges_path: str | Path,
+        pattern: str = GPT2_PATTERN,
+        *,
+        normalization: Literal["NFC"] | None = None,
+        unknown_token: str | None = None,
+    ) -> None:
+        import tokenizers
+        from tokenizers import decoders, models, pre_tokenizers
+
+        self.name = str(vocab_path)
+        vocab = _read_vocab(Path(vocab_path))
+        merges = _read_merges(Path(merges_path))
+        if unknown_token is not None and unknown_token not in vocab:
+            raise TokenizerError(f"{vocab_path} holds no piece {unknown_token!r} to stand for unknown bytes.")
+        made = {first + second for first, second in merges}
+        ordinary = {piece: token_id for piece, token_id in vocab.items() if len(piece) == 1 or piece in made}
+        self.control_tokens = {piece: token_id for piece, token_id in vocab.items() if piece not in ordinary}
+        self.num_tokens = 1 + max(ordinary.values(), default=-1)
+        self._normalization: Literal["NFC"] | None = normalization
+        self._refused = frozenset(
+            byte for byte, char in byte_alphabet().items() if unknown_token is None and char not in ordinary
+        )
+        if unknown_token is not None:
+            ordinary[unknown_token] = vocab[unknown_token]
+        try:
+            self._tokenizer = tokenizers.Tokenizer(models.BPE(vocab=ordinary, merges=merges, unk_token=unknown_token))
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(f"{vocab_path} and {merges_path} don't belong together: {error}") from error
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        self._tokenizer.decoder = decoders.ByteLevel()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of ``text``; control tokens are spelled out like any other text.
+
+        Raises:
+            TokenizerError: a byte of the text is not in the vocabulary.
+        """
+        check_encodable(text)
+        if self._normalization is not None:
+            text = unicodedata.normalize(self._normalization, text)
+        if self._refused:
+            self._refuse_unknown_bytes(text)
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=False)
+
+    def _refuse_unknown_bytes(self, text: str) -> None:
+        for index, char in enumerate(text):
+            if not self._refused.isdisjoint(char.encode()):
+                raise TokenizerError(
+                    f"{self.name}: the vocabulary lacks a byte of {char!r}, character {index} of a text. Give the "
+                    "unknown token's id, or a vocabulary that holds all 256 bytes."
+                )
+
+
+def byte_alphabet() -> dict[int, str]:
+    """GPT-2's alphabet: each of the 256 bytes to one printable character.
+
+    Printable bytes of Latin-1 stand for themselves, the others for the characters from U+0100 on.
+
+    >>> byte_alphabet()[ord("a")], byte_alphabet()[ord(" ")]
+    ('a', 'Ġ')
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"Can't read the {what} file {path}: {error.strerror}. Check its path.") from error
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"{path} is not UTF-8 text ({error}). Give the {what} file of the family.") from error
+
+
+def _read_vocab(path: Path) -> dict[str, int]:
+    text = _read(path, "vocabulary")
+    try:
+        vocab: Any = json.loads(text)
+    except ValueError as error:
+        raise TokenizerError(f"{path} is not JSON ({error}). Give the vocab.json of the family.") from error
+    if not (isinstance(vocab, Mapping) and vocab and all(type(token_id) is int for token_id in vocab.values())):
+        raise TokenizerError(f"{path} is JSON, but not a table of piece to id. Give the vocab.json of the family.")
+    return dict(vocab)
+
+
+def _read_merges(path: Path) -> list[tuple[str, str]]:
+    merges: list[tuple[str, str]] = []
+    for number, line in enumerate(_read(path, "merges").split("\n"), start=1):
+        line = line.strip("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        pair = line.split(" ")
+        if len(pair) != 2 or not all(pair):
+            raise TokenizerError(
+                f"{path}, line {number} is not two pieces with a space between: {line[:40]!r}. Give the merges.txt "
+                "that belongs to the vocabulary."
+            )
+        merges.append((pair[0], pair[1]))
+    return merges

@@ -1,0 +1,157 @@
+"""Back end over a SentencePiece model file."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchpipe.errors import SourceError, TokenizerError
+from torchpipe.tokenizers.backend import check_encodable
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+# Fields of https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto, in protobuf's wire
+# format, where of a scalar given twice the last one counts: appending a field is setting it.
+_NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"  # ModelProto.normalizer_spec (3) { add_dummy_prefix (3): false }
+_TYPE_CONTROL = b"\x18\x03"  # SentencePiece.type (3): CONTROL
+_PIECES_FIELD = 1  # ModelProto.pieces
+
+
+class SentencePieceBackend:
+    """The encoder of a SentencePiece model file, as Llama 2, Mistral, Gemma and T5 publish theirs.
+
+    Its ``control_tokens`` are the pieces that the file marks as control or unknown. No text is encoded as a control
+    piece. The unknown piece stands for characters that a model without byte pieces does not know.
+
+    Args:
+        path: the model file.
+        control_tokens: further pieces that no text may be encoded as, where the file holds them. A file may mark a
+            family's turn markers as "user defined", which the library finds anywhere in a text.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: the file is not a SentencePiece model.
+    """
+
+    def __init__(self, path: str | Path, control_tokens: Collection[str] = ()) -> None:
+        self.name = str(path)
+        self._given = tuple(control_tokens)
+        self._proto = _read_proto(Path(path))
+        self.processor = _load(self.name, self._proto)
+        unknown = self.processor.unk_id()
+        pieces = [text for text in self._given if self.processor.piece_to_id(text) != unknown]
+        if any(not self.processor.is_control(self.processor.piece_to_id(text)) for text in pieces):
+            self._proto = _marked_as_control(self._proto, {text.encode() for text in pieces})
+            self.processor = _load(self.name, self._proto)
+        self.num_tokens: int = self.processor.vocab_size()
+        ids = list(range(self.num_tokens))
+        self.control_tokens: dict[str, int] = {
+            self.processor.id_to_piece(token_id): token_id
+            for token_id, is_control in zip(ids, self.processor.is_control(ids), strict=True)
+            if is_control or token_id == unknown
+        }
+        # A model that drops white space writes no prefix for it that could be trimmed.
+        self.encodes_whitespace = any(self.processor.encode(char) for char in " \n\t\r\v")
+        self._without_prefix: SentencePieceProcessor | None = None
+
+    def __reduce__(self) -> tuple[type["SentencePieceBackend"], tuple[str, tuple[str, ...]]]:
+        return SentencePieceBackend, (self.name, self._given)
+
+    def encode(self, text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
+        """Ids of ``text``; control tokens are spelled out like any other text.
+
+        Args:
+            text: ordinary text.
+            trim_leading_whitespace: leave out the space that the model puts before a text, for a text that goes on from
+                another. It changes nothing where the model drops white space.
+        """
+        check_encodable(text)
+        if trim_leading_whitespace and self.encodes_whitespace:
+            if self._without_prefix is None:
+                self._without_prefix = _load(self.name, self._proto + _NO_DUMMY_PREFIX)
+            return self._without_prefix.encode(text)
+        return self.processor.encode(text)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ordinary ids, without the space that the model puts before a text; control pieces have none."""
+        return self.processor.decode(list(token_ids))
+
+
+def is_sentencepiece(start: bytes) -> bool:
+    """Whether a file that begins with ``start`` looks like a SentencePiece model: a short first piece, in protobuf.
+
+    >>> is_sentencepiece(bytes([10, 14, 10, 5]) + b"<unk>"), is_sentencepiece(b"IQ== 0")
+    (True, False)
+    """
+    return len(start) > 3 and start[0] == start[2] == 0x0A and start[3] < start[1] < 0x80
+
+
+def _read_proto(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceError(
+            f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a SentencePiece model file."
+        ) from error
+
+
+def _load(name: str, proto: bytes) -> "SentencePieceProcessor":
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(proto)
+    except RuntimeError as error:
+        raise TokenizerError(
+            f"{name} is not a SentencePiece model ({error}). Give the tokenizer.model that the family publishes in "
+            "this form; tiktoken ranks and tokenizer.json are read by other classes."
+        ) from error
+    return processor
+
+
+def _marked_as_control(proto: bytes, pieces: set[bytes]) -> bytes:
+    """The model with the named pieces marked as control, which takes them out of the encoder's reach."""
+    parts: list[bytes] = []
+    for field, start, content, end in _fields(proto):
+        if field == _PIECES_FIELD and _piece_text(proto, content, end) in pieces:
+            body = proto[content:end] + _TYPE_CONTROL
+            parts += [bytes([_PIECES_FIELD << 3 | 2]), _varint(len(body)), body]
+        else:
+            parts.append(proto[start:end])
+    return b"".join(parts)
+
+
+def _piece_text(proto: bytes, position: int, stop: int) -> bytes:
+    return next((proto[at:end] for field, _, at, end in _fields(proto, position, stop) if field == 1), b"")
+
+
+def _fields(proto: bytes, position: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int, int]]:
+    """Of each field of a message: its number, where it starts, where its content starts, where it ends."""
+    stop = len(proto) if stop is None else stop
+    while position < stop:
+        start = position
+        key, position = _read_varint(proto, position)
+        content, wire_type = position, key & 7
+        if wire_type == 0:
+            _, position = _read_varint(proto, position)
+        elif wire_type == 2:
+            length, content = _read_varint(proto, position)
+            position = content + length
+        else:
+            position += 8 if wire_type == 1 else 4
+        yield key >> 3, start, content, position
+
+
+def _read_varint(proto: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = proto[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _varint(value: int) -> bytes:
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
