@@ -4,16 +4,12 @@ Both live outside the repository. Missing, they skip the tests that need them on
 where TORCHPIPE_REQUIRE_ORACLES=1 is set (continuous integration), so that a green run there has really compared.
 """
 
-import base64
 import importlib.util
-import json
 import os
-from itertools import pairwise
+import runpy
 from pathlib import Path
 
 import pytest
-
-from torchpipe.tokenizers.byte_level import byte_alphabet
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -91,36 +87,13 @@ def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(scope="session")
 def byte_level_files(tmp_path_factory: pytest.TempPathFactory):
-    """Function (rank file) -> (vocab.json, merges.txt) of the same encoder, in the form that GPT-2 and Qwen publish.
-
-    A rank file lists tokens in the order of their merges. The merge of a token is the pair of pieces that the merges
-    before it leave of its bytes.
-    """
+    """Function (rank file) -> (vocab.json, merges.txt) of the same encoder, in the form that GPT-2 and Qwen publish."""
+    derive = runpy.run_path(str(Path(__file__).with_name("derive_byte_level_files.py")))["derive_byte_level_files"]
     made: dict[Path, tuple[Path, Path]] = {}
 
     def files(rank_file: Path) -> tuple[Path, Path]:
         if rank_file not in made:
-            folder = tmp_path_factory.mktemp("byte_level")
-            ranks = {
-                base64.b64decode(token): int(rank)
-                for token, rank in map(bytes.split, rank_file.read_bytes().splitlines())
-            }
-            spell = str.maketrans({chr(byte): char for byte, char in byte_alphabet().items()})
-            vocab = {token.decode("latin-1").translate(spell): rank for token, rank in ranks.items()}
-            lines = ["#version: 0.2"]
-            for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
-                pieces = [token[index : index + 1] for index in range(len(token))]
-                while len(pieces) > 2:
-                    merged = [ranks.get(a + b, rank) for a, b in pairwise(pieces)]
-                    first = merged.index(min(merged))
-                    if merged[first] >= rank:
-                        break
-                    pieces[first : first + 2] = [pieces[first] + pieces[first + 1]]
-                if len(pieces) == 2:
-                    lines.append(" ".join(piece.decode("latin-1").translate(spell) for piece in pieces))
-            (folder / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False), encoding="utf-8")
-            (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            made[rank_file] = (folder / "vocab.json", folder / "merges.txt")
+            made[rank_file] = derive(rank_file, tmp_path_factory.mktemp("byte_level"))
         return made[rank_file]
 
     return files

@@ -20,10 +20,10 @@ class ByteLevelBackend:
 
     Args:
         vocab_path: JSON, piece to id. Pieces spell bytes in GPT-2's alphabet (see :func:`byte_alphabet`).
-        merges_path: two pieces a line, the merge that is done first at the top; a first line ``#version`` is skipped.
+        merges_path: two pieces a line, the first merge at the top; a first line with ``#version:`` is skipped.
         pattern: the family's split expression; it isn't in the files.
         normalization: the Unicode form that text is brought to first, for families that say so (Qwen: NFC).
-        unknown_token: the piece for a byte that the vocabulary lacks. None: text with such a byte is refused.
+        unknown_id: id of the piece for a byte that the vocabulary lacks. None: text with such a byte is refused.
 
     Raises:
         SourceError: a file is missing.
@@ -37,16 +37,23 @@ class ByteLevelBackend:
         pattern: str = GPT2_PATTERN,
         *,
         normalization: Literal["NFC"] | None = None,
-        unknown_token: str | None = None,
+        unknown_id: int | None = None,
     ) -> None:
         import tokenizers
         from tokenizers import decoders, models, pre_tokenizers
 
         self.name = str(vocab_path)
         vocab = _read_vocab(Path(vocab_path))
-        merges = _read_merges(Path(merges_path))
-        if unknown_token is not None and unknown_token not in vocab:
-            raise TokenizerError(f"{vocab_path} holds no piece {unknown_token!r} to stand for unknown bytes.")
+        merges = parse_merges(_read(Path(merges_path), "merges"), str(merges_path))
+        unknown_token = next((piece for piece, token_id in vocab.items() if token_id == unknown_id), None)
+        if unknown_id is not None and unknown_token is None:
+            raise TokenizerError(f"{vocab_path} holds no piece of id {unknown_id!r} to stand for unknown bytes.")
+        foreign = [piece for piece in vocab if len(piece) == 1 and piece not in BYTE_OF]
+        if foreign:
+            raise TokenizerError(
+                f"{vocab_path} holds {foreign[:3]}, which spell no byte in GPT-2's alphabet. It is the vocabulary of "
+                "another kind of tokenizer."
+            )
         made = {first + second for first, second in merges}
         ordinary = {piece: token_id for piece, token_id in vocab.items() if len(piece) == 1 or piece in made}
         self.control_tokens = {piece: token_id for piece, token_id in vocab.items() if piece not in ordinary}
@@ -86,6 +93,11 @@ class ByteLevelBackend:
         """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
         return self._tokenizer.decode(list(token_ids), skip_special_tokens=False)
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one token; None where the vocabulary has no such id."""
+        piece = self._tokenizer.id_to_token(token_id) if 0 <= token_id < self.num_tokens else None
+        return None if piece is None else bytes(BYTE_OF[char] for char in piece)
+
     def _refuse_unknown_bytes(self, text: str) -> None:
         for index, char in enumerate(text):
             if not self._refused.isdisjoint(char.encode()):
@@ -98,14 +110,17 @@ class ByteLevelBackend:
 def byte_alphabet() -> dict[int, str]:
     """GPT-2's alphabet: each of the 256 bytes to one printable character.
 
-    Printable bytes of Latin-1 stand for themselves, the others for the characters from U+0100 on.
+    Printable bytes of Latin-1 come first and stand for themselves, the others for the characters from U+0100 on.
 
     >>> byte_alphabet()[ord("a")], byte_alphabet()[ord(" ")]
     ('a', 'Ġ')
     """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(256)) - set(printable))
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+
+
+BYTE_OF = {char: byte for byte, char in byte_alphabet().items()}
 
 
 def _read(path: Path, what: str) -> str:
@@ -128,11 +143,19 @@ def _read_vocab(path: Path) -> dict[str, int]:
     return dict(vocab)
 
 
-def _read_merges(path: Path) -> list[tuple[str, str]]:
+def parse_merges(text: str, path: str) -> list[tuple[str, str]]:
+    """The pairs of a merges file, in order; ``path`` is for the message.
+
+    Raises:
+        TokenizerError: a line does not hold two pieces.
+
+    >>> parse_merges("#version: 0.2\\na b\\nab c\\n", "merges.txt")
+    [('a', 'b'), ('ab', 'c')]
+    """
     merges: list[tuple[str, str]] = []
-    for number, line in enumerate(_read(path, "merges").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         line = line.strip("\r")
-        if not line or (number == 1 and line.startswith("#version")):
+        if not line or (number == 1 and "#version:" in line):
             continue
         pair = line.split(" ")
         if len(pair) != 2 or not all(pair):

@@ -29,6 +29,8 @@ class HuggingFaceBackend:
         self.name = str(path)
         spec = _read_spec(Path(path))
         self.control_tokens = {token["content"]: token["id"] for token in spec["added_tokens"]}
+        # What the library leaves out of decoded text; other added tokens (<think>) are text there.
+        self.special_ids = frozenset(token["id"] for token in spec["added_tokens"] if token.get("special"))
         spec.update(added_tokens=[], post_processor=None, truncation=None, padding=None)
         _forget_unreachable_pieces(spec["model"], self.control_tokens)
         try:
@@ -47,6 +49,10 @@ class HuggingFaceBackend:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
         return self._tokenizer.decode(list(token_ids), skip_special_tokens=False)
+
+    def token_id(self, text: str) -> int | None:
+        """Id of a control token or of a piece of the vocabulary; None where the file has no such one."""
+        return self.control_tokens.get(text, self._tokenizer.token_to_id(text))
 
     def _refuse_forgeable(self) -> None:
         control_ids = set(self.control_tokens.values())

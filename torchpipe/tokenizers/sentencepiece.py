@@ -76,6 +76,15 @@ class SentencePieceBackend:
         """Text of ordinary ids, without the space that the model puts before a text; control pieces have none."""
         return self.processor.decode(list(token_ids))
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one token, its space included; None where the vocabulary has no such id."""
+        if not 0 <= token_id < self.num_tokens:
+            return None
+        piece = self.processor.id_to_piece(token_id)
+        if self.processor.is_byte(token_id):
+            return bytes([int(piece[3:5], 16)])  # <0x0A>
+        return piece.replace("▁", " ").encode()
+
 
 def is_sentencepiece(start: bytes) -> bool:
     """Whether a file that begins with ``start`` looks like a SentencePiece model: a short first piece, in protobuf.
