@@ -3,13 +3,15 @@
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
-from torchpipe.tokenizers.families import LLAMA3
+from torchpipe.tokenizers.families import FAMILIES, LLAMA3
+from torchpipe.tokenizers.files import open_backend, read_special_tokens
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
-from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, open_backend, read_special_tokens
+from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 __all__ = [
+    "FAMILIES",
     "GPT2_PATTERN",
     "LLAMA3",
     "Backend",

@@ -7,23 +7,47 @@ loop in :mod:`torchpipe.tokenizers.render`. What two families do differently is 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
+
+from torchpipe.data.messages import ROLES
 
 
 @dataclass(frozen=True)
 class Control:
-    """A control token, by its text. It is written into a sample by id, never by encoding that text."""
+    """A control token, by its text. It is written into a sample by id, never by encoding that text.
+
+    Attributes:
+        text: the token's text.
+        aliases: what other files of the family call the same token; the first of all that has an id is meant.
+    """
 
     text: str
+    aliases: tuple[str, ...] = ()
+
+    def id_in(self, control_tokens: Mapping[str, int]) -> int | None:
+        """The token's id, None where it has none."""
+        return next((control_tokens[text] for text in (self.text, *self.aliases) if text in control_tokens), None)
 
 
 class Slot(Enum):
     """A place in a format that each message fills."""
 
     ROLE = "role"
+    """What the format calls the message's role, as text."""
+    ROLE_CONTROL = "role_control"
+    """The control token of that name."""
 
 
 Piece = Control | Slot | str
 """A control token, a slot, or plain text."""
+
+Whitespace = Literal["keep", "strip", "strip_end_of_parts"]
+"""What becomes of white space in content: all is kept; it is removed around the whole text; spaces are removed at the
+end of each text part."""
+
+DummyPrefix = Literal["keep", "trim", "trim_within_exchange"]
+"""What becomes of the space that a SentencePiece model puts before a text: it is kept; it is left out; it is left out
+of a message that goes on from another of the same exchange, unless that one ended in a space."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,37 +55,79 @@ class ChatFormat:
     """How one model family writes a conversation.
 
     The token sequence is ``document_start``, then for each message ``header``, ``call_prefix`` (messages with
-    ``ipython=True`` only), the content, and ``turn_end`` (``turn_end_more`` where the message's ``eot`` is False),
-    then ``document_end``.
+    ``ipython=True`` only), the content, ``call_suffix``, ``turn_end`` (``turn_end_more`` where the message's ``eot``
+    is False) and ``separator``, then ``document_end``.
 
     Attributes:
         name: the family's name.
-        pattern: split expression of the family's byte-pair encoder, for rank files, which don't hold it.
+        files: the kind of file that the family's vocabulary comes in. Byte-level ones are tiktoken ranks, a
+            ``tokenizer.json``, or a ``vocab.json`` with its ``merges.txt``.
+        pattern: split expression of a byte-level encoder, for files that don't hold it.
+        normalization: the Unicode form that text is brought to before it is encoded, for files that don't say so.
+        published_sizes: sizes of the ordinary vocabularies that the family's publishers ship.
         control_tokens: in the order of their ids, which follow the ordinary vocabulary without a gap.
+        control_pieces: pieces of a SentencePiece file that no text may be encoded as, though the file allows it.
+
         document_start: before the first message; not trained.
         header: before each message's content.
-        call_prefix: before the content of a message that calls a tool.
+        call_prefix, call_suffix: around the content of a message that calls a tool.
         turn_end: after a message that gives the floor back.
-        turn_end_more: after a message that expects more from the same speaker (a tool call).
-        document_end: after the last message; not trained, since sampling stops at the turn's own end.
-        role_names: what the header calls a role, where that isn't the role's own name.
-        strip_content: whether white space around a message's text is removed, as the family's own template does.
+        turn_end_more: after a message that expects more from the same speaker (a tool call); None: as ``turn_end``.
+        separator: after a turn that another one follows.
+        separator_after_last: whether ``separator`` also follows the last turn.
+        last_turn_end: after the last message, where that differs from ``turn_end``.
+        document_end: after the last message. Not trained where a ``turn_end`` comes before it, at which sampling stops.
+        document_per_exchange: whether each answer of the assistant ends a document, and a new one starts after it.
+
+        roles: the roles that the format has a place for; others are refused.
+        role_names: what the format calls a role, where that isn't the role's own name.
+        result_prefix, result_suffix: around the result of a tool call; where they are given, the results that follow
+            each other share one turn, with ``result_separator`` between them.
+        reasoning: the control tokens into which their own text turns in the assistant's content, and nowhere else.
+
+        whitespace: see :data:`Whitespace`.
+        dummy_prefix: see :data:`DummyPrefix`.
+        closes_prompt: whether a last message of someone else than the assistant is closed even for a model to go on.
+
+        bos, eos: what :meth:`~torchpipe.tokenizers.ChatFormatTokenizer.encode` puts around plain text, if anything.
         pad: the control token that fills a batch.
         stop: the control tokens at which sampling stops.
         hint: a sentence that ``torchpipe explain`` shows where no prompt template is set; empty for none.
     """
 
     name: str
-    pattern: str
-    control_tokens: tuple[str, ...]
-    document_start: tuple[Piece, ...]
-    header: tuple[Piece, ...]
-    call_prefix: tuple[Piece, ...]
-    turn_end: tuple[Piece, ...]
-    turn_end_more: tuple[Piece, ...]
-    document_end: tuple[Piece, ...]
+    files: Literal["byte_level", "sentencepiece"] = "byte_level"
+    pattern: str = ""
+    normalization: Literal["NFC"] | None = None
+    published_sizes: tuple[int, ...] = ()
+    control_tokens: tuple[str, ...] = ()
+    control_pieces: tuple[str, ...] = ()
+
+    document_start: tuple[Piece, ...] = ()
+    header: tuple[Piece, ...] = ()
+    call_prefix: tuple[Piece, ...] = ()
+    call_suffix: tuple[Piece, ...] = ()
+    turn_end: tuple[Piece, ...] = ()
+    turn_end_more: tuple[Piece, ...] | None = None
+    separator: tuple[Piece, ...] = ()
+    separator_after_last: bool = False
+    last_turn_end: tuple[Piece, ...] | None = None
+    document_end: tuple[Piece, ...] = ()
+    document_per_exchange: bool = False
+
+    roles: tuple[str, ...] = ROLES
     role_names: Mapping[str, str] = field(default_factory=dict)
-    strip_content: bool
-    pad: str
-    stop: tuple[str, ...]
+    result_prefix: tuple[Piece, ...] = ()
+    result_suffix: tuple[Piece, ...] = ()
+    result_separator: tuple[Piece, ...] = ()
+    reasoning: tuple[Control, ...] = ()
+
+    whitespace: Whitespace = "keep"
+    dummy_prefix: DummyPrefix = "keep"
+    closes_prompt: bool = False
+
+    bos: Control | None = None
+    eos: Control
+    pad: Control
+    stop: tuple[Control, ...]
     hint: str = ""

@@ -1,23 +1,18 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
-from torchpipe.errors import ColumnError, ConfigError, SourceError, TokenizerError
+from torchpipe.errors import ColumnError, ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
-from torchpipe.tokenizers.byte_level import ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
-from torchpipe.tokenizers.sentencepiece import SentencePieceBackend, is_sentencepiece
-from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 
 class ChatFormatTokenizer:
@@ -28,21 +23,23 @@ class ChatFormatTokenizer:
     Args:
         backend: ordinary text to ids.
         chat_format: how the family writes a conversation.
-        special_tokens: ids of the control tokens by text. None: those that the tokenizer file lists, else the family's,
-            numbered from the end of the ordinary vocabulary.
+        special_tokens: ids of the control tokens by text. None: those that the tokenizer file lists, and the family's
+            others numbered from the end of the ordinary vocabulary (a ``tokenizer.json`` lists all).
         max_seq_len: the most tokens a sample may have; longer ones are cut. None: no limit.
         prompt_template: changes the messages before they are rendered.
         truncation_type: the side that is cut. Cut on the right, the last token becomes the document's end.
         mask_policy: which tokens of a trained message are trained; see :data:`~torchpipe.tokenizers.render.MaskPolicy`.
 
     Attributes:
-        bos_id, eos_id: what starts and ends a document. pad_id: what fills a batch.
+        bos_id, eos_id: what :meth:`encode` puts around a text; bos_id is None where the family has no such token.
+        pad_id: what fills a batch.
         stop_tokens: ids at which sampling stops.
         vocab_size: one past the largest id, control tokens included; base_vocab_size: without them.
 
     Raises:
         TokenizerError: a control token of the format has no id, or one that an ordinary token has.
-        ConfigError: max_seq_len, truncation_type or mask_policy is not possible.
+        ConfigError: max_seq_len, truncation_type or mask_policy is not possible, or the prompt template spells a
+            control token that the format writes itself.
     """
 
     def __init__(
@@ -75,16 +72,31 @@ class ChatFormatTokenizer:
         self.mask_policy: MaskPolicy = mask_policy
         self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
         self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
-        self.bos_id = self._encoder.document_start[0]
-        self.eos_id = self._encoder.document_end[-1]
-        self.pad_id = self.special_tokens[chat_format.pad]
-        self.stop_tokens = [self.special_tokens[text] for text in chat_format.stop]
+        if prompt_template is not None:
+            _refuse_control_tokens(prompt_template, self._encoder)
+        self.eos_id = self._encoder.control_id(chat_format.eos)
+        self.bos_id = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
+        self.pad_id = self._encoder.control_id(chat_format.pad)
+        self.stop_tokens = [self._encoder.control_id(control) for control in chat_format.stop]
         self.base_vocab_size = backend.num_tokens
         self.vocab_size = 1 + max(backend.num_tokens - 1, *self.special_tokens.values())
 
-    def encode(self, text: str, add_bos: bool = True, add_eos: bool = True) -> list[int]:
-        """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those."""
-        return [self.bos_id] * add_bos + self.backend.encode(text) + [self.eos_id] * add_eos
+    def encode(
+        self, text: str, add_bos: bool = True, add_eos: bool = True, trim_leading_whitespace: bool = False
+    ) -> list[int]:
+        """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those.
+
+        Args:
+            text: the text; what spells a control token stays text.
+            add_bos: put the start token first, in families that have one.
+            add_eos: put the end token last.
+            trim_leading_whitespace: leave out the space that a SentencePiece model puts before a text.
+        """
+        trim = trim_leading_whitespace and self.chat_format.files == "sentencepiece"
+        encode: Callable[..., list[int]] = self.backend.encode
+        ids = encode(text, trim_leading_whitespace=True) if trim else encode(text)
+        start = [self.bos_id] if add_bos and self.bos_id is not None else []
+        return start + ids + [self.eos_id] * add_eos
 
     def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
         """Text of ids.
@@ -100,19 +112,19 @@ class ChatFormatTokenizer:
         ids = [int(token_id) for token_id in token_ids]
         if truncate_at_eos and self.eos_id in ids:
             ids = ids[: ids.index(self.eos_id)]
+        self._check_known(ids)
+        if skip_special_tokens:
+            return self.backend.decode([token_id for token_id in ids if token_id not in self._control_texts])
         parts: list[str] = []
         run: list[int] = []
         for token_id in ids:
             text = self._control_texts.get(token_id)
             if text is None:
-                if not 0 <= token_id < self.base_vocab_size:
-                    raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
                 run.append(token_id)
                 continue
-            parts.append(self.backend.decode(run))
-            parts.append("" if skip_special_tokens else text)
+            parts += [self.backend.decode(run), text] if run else [text]
             run = []
-        return "".join(parts) + self.backend.decode(run)
+        return "".join(parts) + (self.backend.decode(run) if run else "")
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """The bytes of one ordinary token; None for a control token, and where the back end can't tell."""
@@ -121,31 +133,52 @@ class ChatFormatTokenizer:
 
     @overload
     def tokenize_messages(
-        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: Literal[False] = False
+        self,
+        messages: Sequence[Message],
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[False] = False,
     ) -> tuple[list[int], list[bool]]: ...
 
     @overload
     def tokenize_messages(
-        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: Literal[True]
+        self,
+        messages: Sequence[Message],
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[True],
     ) -> tuple[list[int], list[bool], TokenTrace]: ...
 
     def tokenize_messages(
-        self, messages: Sequence[Message], *, add_end_tokens: bool = True, trace: bool = False
+        self,
+        messages: Sequence[Message],
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: bool = False,
     ) -> tuple[list[int], list[bool]] | tuple[list[int], list[bool], TokenTrace]:
         """Ids and mask of a conversation, cut to ``max_seq_len``.
 
         Args:
             messages: the conversation.
+            add_start_tokens: False leaves out what starts the document.
             add_end_tokens: False leaves the last message open, for a model to go on from.
+            add_eos: another name for ``add_end_tokens``, which torchtune uses for some families.
             trace: True adds where each token comes from, and why it is or is not trained. Its message indices count
                 the messages as the prompt template left them.
 
         Returns:
             tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
         """
-        tokens, mask = self._tokenize(messages, add_end_tokens)
-        tokens, mask = self._truncate(tokens, mask, add_end_tokens)
-        return (tokens, mask, self._trace(messages, add_end_tokens, tokens, mask)) if trace else (tokens, mask)
+        ends = add_end_tokens if add_eos is None else add_eos
+        tokens, mask = self._tokenize(messages, ends, add_start_tokens=add_start_tokens)
+        tokens, mask = self._truncate(tokens, mask, ends)
+        return (tokens, mask, self._trace(messages, add_start_tokens, ends, tokens, mask)) if trace else (tokens, mask)
 
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``messages`` replaced by ``tokens`` and ``mask`` (lists of equal length; True = not trained).
@@ -164,19 +197,33 @@ class ChatFormatTokenizer:
             rest["num_truncated"] = len(tokens) - len(kept_tokens)
         return {**rest, "tokens": kept_tokens, "mask": kept_mask}
 
-    def _tokenize(self, messages: Sequence[Message], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
+    def _tokenize(
+        self,
+        messages: Sequence[Message],
+        add_end_tokens: bool,
+        *,
+        add_start_tokens: bool = True,
+        encoder: FormatEncoder | None = None,
+    ) -> tuple[list[int], list[bool]]:
         if self.prompt_template is not None:
             messages = self.prompt_template(list(messages), inference=not add_end_tokens)
-        segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
+        segments = render(
+            messages, encoder or self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens
+        )
         return tokens_and_mask(segments, messages, self.mask_policy)
 
     def _trace(
-        self, messages: Sequence[Message], add_end_tokens: bool, kept_tokens: list[int], kept_mask: list[bool]
+        self,
+        messages: Sequence[Message],
+        add_start_tokens: bool,
+        add_end_tokens: bool,
+        kept_tokens: list[int],
+        kept_mask: list[bool],
     ) -> TokenTrace:
         """The conversation is rendered once more, so that tokenising without a trace pays nothing for it."""
         if self.prompt_template is not None:
             messages = self.prompt_template(list(messages), inference=not add_end_tokens)
-        segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
+        segments = render(messages, self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens)
         tokens, mask = tokens_and_mask(segments, messages, self.mask_policy)
         last = len(kept_tokens) - 1
         replaced = last >= 0 and (tokens[last], mask[last]) != (kept_tokens[last], kept_mask[last])
@@ -184,74 +231,55 @@ class ChatFormatTokenizer:
             self.max_seq_len, self.truncation_type, end_trained=not kept_mask[last] if replaced else None
         )
 
-    def _truncate(self, tokens: list[int], mask: list[bool], add_end_tokens: bool) -> tuple[list[int], list[bool]]:
+    def _truncate(
+        self, tokens: list[int], mask: list[bool], add_end_tokens: bool, *, encoder: FormatEncoder | None = None
+    ) -> tuple[list[int], list[bool]]:
         if self.max_seq_len is None or len(tokens) <= self.max_seq_len:
             return tokens, mask
-        eos_id, eos_mask = (self.eos_id, True) if add_end_tokens else (None, None)
+        # The end that a cut puts is not trained: the model would learn to stop in the middle.
+        ends = add_end_tokens and (encoder or self._encoder).writes(self.eos_id)
+        eos_id, eos_mask = (self.eos_id, True) if ends else (None, None)
         return (
             truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
             truncate(mask, self.max_seq_len, eos_mask, self.truncation_type),
         )
 
-
-def open_backend(path: str | Path, chat_format: ChatFormat, *, merges_path: str | Path | None = None) -> Backend:
-    """The back end for a tokenizer file, told by how it begins.
-
-    JSON opens a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
-    SentencePiece model, anything else tiktoken ranks.
-
-    Raises:
-        SourceError: there is no such file.
-        TokenizerError: the file is of neither form.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            start = file.read(64)
-    except OSError as error:
-        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Check tokenizer.path.") from error
-    if merges_path is not None:
-        return ByteLevelBackend(path, merges_path, chat_format.pattern)
-    if start.lstrip().startswith(b"{"):
-        return HuggingFaceBackend(path)
-    if is_sentencepiece(start):
-        return SentencePieceBackend(path, chat_format.control_tokens)
-    return TikTokenBackend(path, chat_format.pattern)
+    def _check_known(self, token_ids: Sequence[int]) -> None:
+        for token_id in token_ids:
+            if not 0 <= token_id < self.base_vocab_size and token_id not in self._control_texts:
+                raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
 
 
-def read_special_tokens(path: str | Path) -> dict[str, int]:
-    """Control tokens by text, from the ``added_tokens`` of a ``tokenizer.json`` or a file with that list alone.
-
-    Raises:
-        SourceError: there is no such file.
-        TokenizerError: it has no ``added_tokens`` with ``content`` and ``id``.
-    """
-    try:
-        tokens = json.loads(Path(path).read_text(encoding="utf-8"))["added_tokens"]
-        return {token["content"]: int(token["id"]) for token in tokens}
-    except OSError as error:
-        raise SourceError(
-            f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path."
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise TokenizerError(
-            f"{path} has no list `added_tokens` of objects with `content` and `id` ({type(error).__name__}: {error}). "
-            "Give a Hugging Face tokenizer.json."
-        ) from error
+def _refuse_control_tokens(template: PromptTemplateInterface, encoder: FormatEncoder) -> None:
+    """Refuses a template that spells the format's own control tokens: they would stand there twice, once as text."""
+    texts = [text for around in getattr(template, "template", {}).values() for text in around or ()]
+    found = next((control for control in encoder.control_texts for text in texts if control in text), None)
+    if found is not None:
+        raise ConfigError(
+            f"The prompt template {type(template).__name__} spells {found!r}, which the {encoder.chat_format.name} "
+            "format writes itself, by id. Leave prompt_template out."
+        )
 
 
 def _control_ids(backend: Backend, chat_format: ChatFormat, given: Mapping[str, int] | None) -> dict[str, int]:
     if given is not None:
-        ids = dict(given)
-    elif backend.control_tokens:
+        given_ids = set(given.values())
+        own = {text: token_id for text, token_id in backend.control_tokens.items() if token_id not in given_ids}
+        ids = {**own, **given}
+    elif isinstance(backend, HuggingFaceBackend):
         ids = dict(backend.control_tokens)
     else:
-        ids = {text: backend.num_tokens + offset for offset, text in enumerate(chat_format.control_tokens)}
-    if chat_format.pad not in ids:
+        numbered = {text: backend.num_tokens + offset for offset, text in enumerate(chat_format.control_tokens)}
+        ids = {**numbered, **backend.control_tokens}
+    if chat_format.pad.id_in(ids) is None:
         raise TokenizerError(
-            f"{backend.name}: the {chat_format.name} format pads with {chat_format.pad!r}, which has no id."
+            f"{backend.name}: the {chat_format.name} format pads with {chat_format.pad.text!r}, which has no id. Is it "
+            "the tokenizer file of another family?"
         )
-    taken = {text: token_id for text, token_id in ids.items() if 0 <= token_id < backend.num_tokens}
-    if given is not None and taken:
+    of_file = set(backend.control_tokens.values())
+    taken = {text: token_id for text, token_id in ids.items() if 0 <= token_id < backend.num_tokens} if given else {}
+    taken = {text: token_id for text, token_id in taken.items() if token_id not in of_file}
+    if taken:
         raise TokenizerError(
             f"{len(taken)} control tokens have ids below {backend.num_tokens}, which are ordinary tokens of "
             f"{backend.name}: {dict(list(taken.items())[:3])}. Ordinary text would forge them; number them from "

@@ -1,9 +1,11 @@
 """The one loop that writes a conversation as token ids, whatever the family."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
 from torchpipe.errors import DataError, TokenizerError
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
@@ -12,8 +14,8 @@ MaskPolicy = Literal["message", "sampled"]
 """Which tokens of a message that is to be trained are trained.
 
 ``"message"``: all of them, header included (torchtune's rule). ``"sampled"``: what the model itself would sample, so
-not the header, which the prompt already holds at inference. Under both, what starts and ends the document is not
-trained.
+not the header, which the prompt already holds at inference, and not what stands between turns. Under both, what starts
+a document is not trained, nor what ends it after the turn's own end.
 """
 
 
@@ -24,13 +26,16 @@ class Kind(Enum):
     HEADER = "header"
     CALL_PREFIX = "call_prefix"
     CONTENT = "content"
+    CALL_SUFFIX = "call_suffix"
     TURN_END = "turn_end"
+    SEPARATOR = "separator"
     DOCUMENT_END = "document_end"
 
 
+_SAMPLED = frozenset({Kind.CALL_PREFIX, Kind.CONTENT, Kind.CALL_SUFFIX, Kind.TURN_END})
 _TRAINED_KINDS: Mapping[MaskPolicy, frozenset[Kind]] = {
-    "message": frozenset({Kind.HEADER, Kind.CALL_PREFIX, Kind.CONTENT, Kind.TURN_END}),
-    "sampled": frozenset({Kind.CALL_PREFIX, Kind.CONTENT, Kind.TURN_END}),
+    "message": _SAMPLED | {Kind.HEADER, Kind.SEPARATOR},
+    "sampled": _SAMPLED,
 }
 
 
@@ -47,7 +52,8 @@ class FormatEncoder:
 
     Args:
         chat_format: the family.
-        encode: ordinary text to ids; it never returns a control token.
+        encode: ordinary text to ids; it never returns a control token. It takes ``trim_leading_whitespace=True`` where
+            the format's ``dummy_prefix`` says so.
         control_tokens: ids of at least the control tokens that the format writes.
 
     Raises:
@@ -55,18 +61,28 @@ class FormatEncoder:
     """
 
     def __init__(
-        self, chat_format: ChatFormat, encode: Callable[[str], list[int]], control_tokens: Mapping[str, int]
+        self, chat_format: ChatFormat, encode: Callable[..., list[int]], control_tokens: Mapping[str, int]
     ) -> None:
         self.chat_format = chat_format
         self._encode = encode
         self._control_tokens = control_tokens
         self._headers: dict[str, list[int]] = {}
+        self.control_texts: set[str] = set()
         self.document_start = self._fill(chat_format.document_start)
         self.call_prefix = self._fill(chat_format.call_prefix)
+        self.call_suffix = self._fill(chat_format.call_suffix)
         self.turn_end = self._fill(chat_format.turn_end)
-        self.turn_end_more = self._fill(chat_format.turn_end_more)
+        self.turn_end_more = self._fill_or(chat_format.turn_end_more, self.turn_end)
+        self.last_turn_end = self._fill_or(chat_format.last_turn_end, [])
+        self.separator = self._fill(chat_format.separator)
         self.document_end = self._fill(chat_format.document_end)
-        self.header("user")  # a control token that is missing is reported here, not at the first row
+        self.result_prefix = self._fill(chat_format.result_prefix)
+        self.next_result_prefix = self._fill((*chat_format.result_separator, *chat_format.result_prefix))
+        self.result_suffix = self._fill(chat_format.result_suffix)
+        self._reasoning = {control.text: self.control_id(control) for control in chat_format.reasoning}
+        self._reasoning_split = re.compile(f"({'|'.join(map(re.escape, self._reasoning))})")
+        for role in chat_format.roles:  # a control token that is missing is reported here, not at the first row
+            self.header(role)
 
     def header(self, role: str) -> list[int]:
         """Ids that open a message of ``role``. The list is shared: don't change it."""
@@ -74,61 +90,201 @@ class FormatEncoder:
             self._headers[role] = self._fill(self.chat_format.header, role)
         return self._headers[role]
 
-    def content(self, message: Message, index: int) -> list[int]:
-        """Ids of a message's text. Its text parts are one text: they are joined before white space is stripped.
+    def check_role(self, message: Message, index: int) -> None:
+        """None, where the format has a place for the message's role.
+
+        Raises:
+            DataError: it has none.
+        """
+        if message.role not in self.chat_format.roles:
+            raise DataError(
+                f"Message {index} is a {message.role!r} message, and the {self.chat_format.name} format has no place "
+                f"for one: it has {listed(self.chat_format.roles)}. Change the role in a message transform, or drop "
+                "the row with filter_fn."
+            )
+
+    def is_result(self, message: Message) -> bool:
+        """Whether the message is the result of a call, in a format that marks results."""
+        return bool(self.result_prefix) and message.role in ("tool", "ipython")
+
+    def content(self, message: Message, index: int, *, trim: bool = False) -> list[int]:
+        """Ids of a message's text. Its text parts are encoded apart, as one text where white space is stripped.
+
+        Args:
+            message: the message.
+            index: its place in the conversation, for errors.
+            trim: leave out the space that the model puts before a text.
 
         Raises:
             DataError: the message holds something other than text.
         """
-        if message.contains_media:
+        texts = [part["content"] for part in message.content if part["type"] == "text"]
+        if len(texts) != len(message.content):
             raise DataError(
                 f"Message {index} ({message.role}) holds an image, and the {self.chat_format.name} text format has no "
                 "place for one. Drop the row with filter_fn, or use a multimodal transform."
             )
-        text = message.text_content
-        return self._encode(text.strip() if self.chat_format.strip_content else text)
+        if self.chat_format.whitespace == "strip":
+            texts = _stripped(texts)
+        elif self.chat_format.whitespace == "strip_end_of_parts":
+            texts = [text.rstrip(" ") for text in texts]
+        if self._reasoning and message.role == "assistant":
+            return [token_id for text in texts for token_id in self._with_reasoning(text)]
+        options: dict[str, Any] = {"trim_leading_whitespace": True} if trim else {}
+        if len(texts) == 1:
+            return self._encode(texts[0], **options)
+        return [token_id for text in texts for token_id in self._encode(text, **options)]
+
+    def control_id(self, control: Control) -> int:
+        """The id of a control token that the format writes.
+
+        Raises:
+            TokenizerError: it has none.
+        """
+        token_id = control.id_in(self._control_tokens)
+        if token_id is None:
+            raise TokenizerError(
+                f"The {self.chat_format.name} format writes {control.text!r}, which is not among the tokenizer's "
+                f"{len(self._control_tokens)} control tokens. Is it the tokenizer file of another family?"
+            )
+        return token_id
+
+    def writes(self, token_id: int) -> bool:
+        """Whether the id is among those that end a turn or a document."""
+        return any(token_id in ids for ids in (self.turn_end, self.last_turn_end, self.document_end))
+
+    def _with_reasoning(self, text: str) -> Iterator[int]:
+        for piece in self._reasoning_split.split(text):
+            if piece in self._reasoning:
+                yield self._reasoning[piece]
+            else:
+                yield from self._encode(piece)
 
     def _fill(self, pieces: Sequence[Piece], role: str = "") -> list[int]:
         ids: list[int] = []
         text = ""
+        name = self.chat_format.role_names.get(role, role)
         for piece in pieces:
-            if isinstance(piece, Control):
-                ids += [*self._encode(text), self._control_id(piece.text)]
-                text = ""
+            if isinstance(piece, str):
+                text += piece
+            elif piece is Slot.ROLE:
+                text += name
             else:
-                text += self.chat_format.role_names.get(role, role) if piece is Slot.ROLE else str(piece)
-        return ids + self._encode(text)
+                control = piece if isinstance(piece, Control) else Control(name)
+                self.control_texts.update((control.text, *control.aliases))
+                ids += [*self._encode(text), self.control_id(control)] if text else [self.control_id(control)]
+                text = ""
+        return ids + self._encode(text) if text else ids
 
-    def _control_id(self, text: str) -> int:
-        if text not in self._control_tokens:
-            raise TokenizerError(
-                f"The {self.chat_format.name} format writes {text!r}, which is not among the tokenizer's "
-                f"{len(self._control_tokens)} control tokens. Is it the tokenizer file of another family?"
-            )
-        return self._control_tokens[text]
+    def _fill_or(self, pieces: Sequence[Piece] | None, otherwise: list[int]) -> list[int]:
+        return otherwise if pieces is None else self._fill(pieces)
 
 
-def render(messages: Sequence[Message], encoder: FormatEncoder, *, add_end_tokens: bool = True) -> list[Segment]:
+def _stripped(texts: Sequence[str]) -> list[str]:
+    """The texts without the white space that their whole begins and ends with."""
+    kept = list(texts)
+    while kept and not kept[0].strip():
+        del kept[0]
+    while kept and not kept[-1].strip():
+        del kept[-1]
+    if kept:
+        kept[0] = kept[0].lstrip()
+        kept[-1] = kept[-1].rstrip()
+    return kept
+
+
+def render(
+    messages: Sequence[Message], encoder: FormatEncoder, *, add_start_tokens: bool = True, add_end_tokens: bool = True
+) -> list[Segment]:
     """The conversation as segments, in order.
 
     Args:
         messages: the conversation.
         encoder: the family, bound to a tokenizer.
+        add_start_tokens: False leaves out what starts the first document.
         add_end_tokens: False leaves the last message open (no turn end, no document end), for a model to go on from.
+
+    Raises:
+        DataError: there are no messages, or one that the format can't write.
     """
-    segments = [Segment(Kind.DOCUMENT_START, -1, encoder.document_start)]
+    chat_format = encoder.chat_format
+    if not messages:
+        raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
+    segments: list[Segment] = []
     last = len(messages) - 1
+    before: Message | None = None
     for index, message in enumerate(messages):
-        segments.append(Segment(Kind.HEADER, index, encoder.header(message.role)))
-        if message.ipython:
-            segments.append(Segment(Kind.CALL_PREFIX, index, encoder.call_prefix))
-        segments.append(Segment(Kind.CONTENT, index, encoder.content(message, index)))
-        if add_end_tokens or index < last:
-            turn_end = encoder.turn_end if message.eot else encoder.turn_end_more
-            segments.append(Segment(Kind.TURN_END, index, turn_end))
-    if add_end_tokens:
-        segments.append(Segment(Kind.DOCUMENT_END, -1, encoder.document_end))
+        encoder.check_role(message, index)
+        starts_exchange = before is None or before.role == "assistant"
+        if add_start_tokens if before is None else starts_exchange and chat_format.document_per_exchange:
+            segments.append(Segment(Kind.DOCUMENT_START, -1, encoder.document_start))
+        segments += _opening(message, index, before, encoder)
+        trim = chat_format.dummy_prefix == "trim" or (
+            chat_format.dummy_prefix == "trim_within_exchange" and not starts_exchange and not _ends_in_space(before)
+        )
+        segments.append(Segment(Kind.CONTENT, index, encoder.content(message, index, trim=trim)))
+        if index < last:
+            segments += _closing(message, index, messages[index + 1], encoder)
+        elif add_end_tokens:
+            segments += _end(message, index, encoder)
+        elif chat_format.closes_prompt and message.role != "assistant":
+            segments += _closing(message, index, None, encoder)
+        before = message
     return segments
+
+
+def _opening(message: Message, index: int, before: Message | None, encoder: FormatEncoder) -> Iterator[Segment]:
+    """What stands before a message's content."""
+    shares_turn = encoder.is_result(message) and before is not None and encoder.is_result(before)
+    if not shares_turn:
+        yield Segment(Kind.HEADER, index, encoder.header(message.role))
+    if encoder.is_result(message):
+        yield Segment(Kind.HEADER, index, encoder.next_result_prefix if shares_turn else encoder.result_prefix)
+    if message.ipython:
+        yield Segment(Kind.CALL_PREFIX, index, encoder.call_prefix)
+
+
+def _closing(message: Message, index: int, after: Message | None, encoder: FormatEncoder) -> Iterator[Segment]:
+    """What stands after the content of a message that the conversation goes on from."""
+    yield from _suffix(message, index, encoder)
+    if encoder.is_result(message) and after is not None and encoder.is_result(after):
+        return
+    yield Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more)
+    yield Segment(Kind.SEPARATOR, index, encoder.separator)
+    if encoder.chat_format.document_per_exchange and message.role == "assistant":
+        yield _document_end(index, encoder)
+
+
+def _end(message: Message, index: int, encoder: FormatEncoder) -> Iterator[Segment]:
+    """What stands after the content of the last message."""
+    chat_format = encoder.chat_format
+    yield from _suffix(message, index, encoder)
+    if chat_format.last_turn_end is not None:
+        yield Segment(Kind.TURN_END, index, encoder.last_turn_end)
+    else:
+        yield Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more)
+    if chat_format.separator_after_last:
+        yield Segment(Kind.SEPARATOR, index, encoder.separator)
+    if message.role == "assistant" or not chat_format.document_per_exchange:
+        yield _document_end(index, encoder)
+
+
+def _suffix(message: Message, index: int, encoder: FormatEncoder) -> Iterator[Segment]:
+    if message.ipython:
+        yield Segment(Kind.CALL_SUFFIX, index, encoder.call_suffix)
+    if encoder.is_result(message):
+        yield Segment(Kind.TURN_END, index, encoder.result_suffix)
+
+
+def _document_end(index: int, encoder: FormatEncoder) -> Segment:
+    # A document's end that is the turn's only end is what the model samples to stop.
+    kind, message = (Kind.DOCUMENT_END, -1) if encoder.turn_end else (Kind.TURN_END, index)
+    return Segment(kind, message, encoder.document_end)
+
+
+def _ends_in_space(message: Message | None) -> bool:
+    """Whether the last text part ends in a space."""
+    return message is not None and bool(message.content) and message.content[-1]["content"].endswith(" ")
 
 
 def tokens_and_mask(

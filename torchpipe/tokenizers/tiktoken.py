@@ -3,9 +3,11 @@
 import base64
 import binascii
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
@@ -25,17 +27,19 @@ class TikTokenBackend:
     Args:
         path: the rank file. Ranks must run from 0 without a gap.
         pattern: the family's split expression; it isn't in the file.
+        normalization: the Unicode form that text is brought to first, for families that say so (Qwen: NFC).
 
     Raises:
         SourceError: there is no such file.
         TokenizerError: the file is not a rank file.
     """
 
-    def __init__(self, path: str | Path, pattern: str) -> None:
+    def __init__(self, path: str | Path, pattern: str, *, normalization: Literal["NFC"] | None = None) -> None:
         import tiktoken
 
         self.name = str(path)
         self._pattern = pattern
+        self._normalization: Literal["NFC"] | None = normalization
         self.control_tokens: dict[str, int] = {}
         ranks = _read_ranks(Path(path))
         self.num_tokens = len(ranks)
@@ -43,12 +47,14 @@ class TikTokenBackend:
             self.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
         )
 
-    def __reduce__(self) -> tuple[type["TikTokenBackend"], tuple[str, str]]:
-        return TikTokenBackend, (self.name, self._pattern)
+    def __reduce__(self) -> "tuple[partial[TikTokenBackend], tuple[str, str]]":
+        return partial(TikTokenBackend, normalization=self._normalization), (self.name, self._pattern)
 
     def encode(self, text: str) -> list[int]:
         """Ids of ``text``; control tokens are spelled out like any other text."""
         check_encodable(text)
+        if self._normalization is not None:
+            text = unicodedata.normalize(self._normalization, text)
         if len(text) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(text):
             return [token_id for piece in _cut_long_runs(text) for token_id in self._encoding.encode_ordinary(piece)]
         return self._encoding.encode_ordinary(text)

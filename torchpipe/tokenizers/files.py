@@ -1,0 +1,100 @@
+"""Opens tokenizer files: the back end for a family's file, and lists of control tokens."""
+
+import json
+from pathlib import Path
+
+from torchpipe.errors import ConfigError, SourceError, TokenizerError
+from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.byte_level import ByteLevelBackend
+from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.families import FAMILIES
+from torchpipe.tokenizers.huggingface import HuggingFaceBackend
+from torchpipe.tokenizers.sentencepiece import SentencePieceBackend, is_sentencepiece
+from torchpipe.tokenizers.tiktoken import TikTokenBackend
+
+
+def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_path: str | Path | None = None) -> Backend:
+    """The back end for a family's tokenizer file, told by how the file begins.
+
+    JSON opens a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
+    SentencePiece model, anything else tiktoken ranks.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: the file is of none of these forms, or of another family.
+        ConfigError: no path is given.
+    """
+    name = chat_format.name
+    if path is None:
+        raise ConfigError(f"The {name} tokenizer needs the path of its vocabulary file. Set it in the config.")
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(64)
+    except OSError as error:
+        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Check tokenizer.path.") from error
+    is_json = start.lstrip().startswith(b"{")
+    if chat_format.files == "sentencepiece":
+        if is_json or not is_sentencepiece(start):
+            held = "JSON" if is_json else "another format"
+            raise TokenizerError(
+                f"{path} holds {held}, and {name} reads a SentencePiece model. Give the tokenizer.model that the "
+                "family publishes."
+            )
+        return SentencePieceBackend(path, (*chat_format.control_pieces, *chat_format.control_tokens))
+    if is_sentencepiece(start):
+        raise TokenizerError(
+            f"{path} is a SentencePiece model, and {name} reads tiktoken ranks, a tokenizer.json, or a vocab.json with "
+            "its merges.txt. It is the tokenizer file of another family."
+        )
+    backend = _open_byte_level(path, chat_format, is_json, merges_path)
+    _refuse_other_family(backend, chat_format)
+    return backend
+
+
+def _open_byte_level(
+    path: str | Path, chat_format: ChatFormat, is_json: bool, merges_path: str | Path | None
+) -> Backend:
+    normalization = chat_format.normalization
+    if merges_path is not None:
+        return ByteLevelBackend(path, merges_path, chat_format.pattern, normalization=normalization)
+    if is_json:
+        return HuggingFaceBackend(path)
+    return TikTokenBackend(path, chat_format.pattern, normalization=normalization)
+
+
+def _refuse_other_family(backend: Backend, chat_format: ChatFormat) -> None:
+    size = backend.num_tokens
+    if size in chat_format.published_sizes:
+        return
+    others = [row.name for row in FAMILIES if size in row.published_sizes]
+    if others:
+        raise TokenizerError(
+            f"{backend.name} has {size} ordinary tokens, as the published file of {', '.join(others)}; that of "
+            f"{chat_format.name} has {chat_format.published_sizes[0]}. Give the family's own file, or use the other "
+            "family's tokenizer."
+        )
+
+
+def read_special_tokens(path: str | Path | None) -> dict[str, int] | None:
+    """Control tokens by text, from the ``added_tokens`` of a ``tokenizer.json`` or a file with that list alone.
+
+    None comes back for None.
+
+    Raises:
+        SourceError: there is no such file.
+        TokenizerError: it has no ``added_tokens`` with ``content`` and ``id``.
+    """
+    if path is None:
+        return None
+    try:
+        tokens = json.loads(Path(path).read_text(encoding="utf-8"))["added_tokens"]
+        return {token["content"]: int(token["id"]) for token in tokens}
+    except OSError as error:
+        raise SourceError(
+            f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TokenizerError(
+            f"{path} has no list `added_tokens` of objects with `content` and `id` ({type(error).__name__}: {error}). "
+            "Give a Hugging Face tokenizer.json."
+        ) from error
