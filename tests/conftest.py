@@ -87,13 +87,13 @@ def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(scope="session")
 def byte_level_files(tmp_path_factory: pytest.TempPathFactory):
-    """Function (rank file) -> (vocab.json, merges.txt) of the same encoder, in the form that GPT-2 and Qwen publish."""
-    derive = runpy.run_path(str(Path(__file__).with_name("derive_byte_level_files.py")))["derive_byte_level_files"]
+    """Function (rank file) -> (vocab.json, merges.txt) of the same encoder."""
+    write = runpy.run_path(str(REPOSITORY / "tests" / "parity" / "byte_level_files.py"))["write_byte_level_files"]
     made: dict[Path, tuple[Path, Path]] = {}
 
     def files(rank_file: Path) -> tuple[Path, Path]:
         if rank_file not in made:
-            made[rank_file] = derive(rank_file, tmp_path_factory.mktemp("byte_level"))
+            made[rank_file] = write(rank_file, tmp_path_factory.mktemp("byte_level"))
         return made[rank_file]
 
     return files

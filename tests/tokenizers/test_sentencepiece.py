@@ -7,7 +7,8 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from torchpipe.errors import SourceError, TokenizerError
-from torchpipe.tokenizers import LLAMA3, SentencePieceBackend, open_backend
+from torchpipe.tokenizers import SentencePieceBackend, open_backend
+from torchpipe.tokenizers.families import LLAMA2
 
 FILES = {
     "mistral v1": "mistral/tokenizer.model.v1",
@@ -126,7 +127,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, file: Path) -> None:
 
 
 def test_open_backend_tells_a_model_file_by_how_it_begins(file: Path) -> None:
-    assert isinstance(open_backend(file, LLAMA3), SentencePieceBackend)
+    assert isinstance(open_backend(file, LLAMA2), SentencePieceBackend)
 
 
 def test_bytes_of_a_token(mistral_v3: SentencePieceBackend) -> None:

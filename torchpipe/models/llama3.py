@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-from torchpipe._dotpath import resolve
-from torchpipe.data.messages import Role
-from torchpipe.data.prompt_templates import PromptTemplateInterface
-from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
-from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, open_backend, read_special_tokens
-from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.tokenizers import (
+    LLAMA3,
+    ChatFormatTokenizer,
+    MaskPolicy,
+    PromptTemplateLike,
+    open_backend,
+    read_special_tokens,
+)
 
 # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/config.json
 LLAMA3_8B = DecoderConfig(
@@ -46,16 +48,52 @@ llama3_70b = partial(build_decoder, LLAMA3_70B)
 """Builds Llama 3 70B with fresh weights."""
 
 
+class Llama3Tokenizer(ChatFormatTokenizer):
+    """The tokenizer of Llama 3, 3.1, 3.2 and 3.3.
+
+    Args:
+        path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
+        special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
+            the ranks as Llama 3 does.
+        max_seq_len, prompt_template, truncation_type, mask_policy: see
+            :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
+
+    Raises:
+        SourceError: the file is missing.
+        TokenizerError: the file is not of this family.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        special_tokens: Mapping[str, int] | None = None,
+        max_seq_len: int | None = None,
+        prompt_template: PromptTemplateLike = None,
+        truncation_type: Literal["left", "right"] = "right",
+        *,
+        mask_policy: MaskPolicy = "message",
+    ) -> None:
+        super().__init__(
+            open_backend(path, LLAMA3),
+            LLAMA3,
+            special_tokens=special_tokens,
+            max_seq_len=max_seq_len,
+            prompt_template=prompt_template,
+            truncation_type=truncation_type,
+            mask_policy=mask_policy,
+        )
+
+
 def llama3_tokenizer(
     path: str,
     special_tokens_path: str | None = None,
     max_seq_len: int | None = None,
-    prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+    prompt_template: PromptTemplateLike = None,
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
-) -> ChatFormatTokenizer:
-    """The tokenizer of Llama 3, 3.1, 3.2 and 3.3.
+) -> Llama3Tokenizer:
+    """The tokenizer of Llama 3, 3.1, 3.2 and 3.3; see :class:`Llama3Tokenizer`.
 
     Args:
         path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
@@ -71,13 +109,5 @@ def llama3_tokenizer(
         SourceError: a file is missing.
         TokenizerError: a file is not of this family.
     """
-    template = resolve(prompt_template)() if isinstance(prompt_template, str) else prompt_template
-    return ChatFormatTokenizer(
-        open_backend(path, LLAMA3),
-        LLAMA3,
-        special_tokens=read_special_tokens(special_tokens_path) if special_tokens_path else None,
-        max_seq_len=max_seq_len,
-        prompt_template=as_prompt_template(template),
-        truncation_type=truncation_type,
-        mask_policy=mask_policy,
-    )
+    special_tokens = read_special_tokens(special_tokens_path)
+    return Llama3Tokenizer(path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)

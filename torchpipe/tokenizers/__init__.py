@@ -6,7 +6,8 @@ from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
 from torchpipe.tokenizers.families import FAMILIES, LLAMA3
 from torchpipe.tokenizers.files import open_backend, read_special_tokens
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
-from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
+from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
+from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
@@ -20,6 +21,8 @@ __all__ = [
     "ChatFormatTokenizer",
     "Control",
     "HuggingFaceBackend",
+    "MaskPolicy",
+    "PromptTemplateLike",
     "SentencePieceBackend",
     "Slot",
     "TikTokenBackend",

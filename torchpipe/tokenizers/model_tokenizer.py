@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
-from torchpipe.data.messages import Message
+from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import PromptTemplateInterface
+from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 from torchpipe.errors import ColumnError, ConfigError, TokenizerError
@@ -13,6 +14,9 @@ from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
+
+PromptTemplateLike = PromptTemplateInterface | Mapping[Role, tuple[str, str]] | str | None
+"""A template, a table of role to (before, after), or the dotted name of a template's class."""
 
 
 class ChatFormatTokenizer:
@@ -26,7 +30,8 @@ class ChatFormatTokenizer:
         special_tokens: ids of the control tokens by text. None: those that the tokenizer file lists, and the family's
             others numbered from the end of the ordinary vocabulary (a ``tokenizer.json`` lists all).
         max_seq_len: the most tokens a sample may have; longer ones are cut. None: no limit.
-        prompt_template: changes the messages before they are rendered.
+        prompt_template: changes the messages before they are rendered: a template, a table of role to (before, after),
+            or a dotted name to call.
         truncation_type: the side that is cut. Cut on the right, the last token becomes the document's end.
         mask_policy: which tokens of a trained message are trained; see :data:`~torchpipe.tokenizers.render.MaskPolicy`.
 
@@ -49,7 +54,7 @@ class ChatFormatTokenizer:
         *,
         special_tokens: Mapping[str, int] | None = None,
         max_seq_len: int | None = None,
-        prompt_template: PromptTemplateInterface | None = None,
+        prompt_template: PromptTemplateLike = None,
         truncation_type: Literal["left", "right"] = "right",
         mask_policy: MaskPolicy = "message",
     ) -> None:
@@ -67,15 +72,15 @@ class ChatFormatTokenizer:
         self.chat_format = chat_format
         self.special_tokens = _control_ids(backend, chat_format, special_tokens)
         self.max_seq_len = max_seq_len
-        self.prompt_template = prompt_template
+        self.prompt_template = as_prompt_template(prompt_template)
         self.truncation_type: Literal["left", "right"] = truncation_type
         self.mask_policy: MaskPolicy = mask_policy
         self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
         self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
-        if prompt_template is not None:
-            _refuse_control_tokens(prompt_template, self._encoder)
+        if self.prompt_template is not None:
+            _refuse_control_tokens(self.prompt_template, self._encoder)
         self.eos_id = self._encoder.control_id(chat_format.eos)
-        self.bos_id = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
+        self.bos_id: int | None = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
         self.pad_id = self._encoder.control_id(chat_format.pad)
         self.stop_tokens = [self._encoder.control_id(control) for control in chat_format.stop]
         self.base_vocab_size = backend.num_tokens
