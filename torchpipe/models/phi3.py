@@ -1,0 +1,110 @@
+"""Phi-3 Mini: the tokenizer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from torchpipe.data.messages import Message
+from torchpipe.tokenizers import (
+    ChatFormatTokenizer,
+    MaskPolicy,
+    PromptTemplateLike,
+    open_backend,
+    read_special_tokens,
+)
+from torchpipe.tokenizers.families import PHI3_MINI, PHI3_MINI_DOCUMENTS
+from torchpipe.tokenizers.render import FormatEncoder
+
+
+class Phi3MiniTokenizer(ChatFormatTokenizer):
+    """The tokenizer of Phi-3 Mini: turns between ``<|role|>`` and ``<|end|>``.
+
+    Args:
+        path: the published ``tokenizer.model``, a SentencePiece model.
+        special_tokens: ids of the control tokens by text; None numbers them from the end of the model's pieces, as the
+            published file of 32,000 pieces has them.
+        max_seq_len, prompt_template, truncation_type, mask_policy: see
+            :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
+
+    Raises:
+        SourceError: the file is missing.
+        TokenizerError: the file is not of this form.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        special_tokens: Mapping[str, int] | None = None,
+        max_seq_len: int | None = None,
+        prompt_template: PromptTemplateLike = None,
+        truncation_type: Literal["left", "right"] = "right",
+        *,
+        mask_policy: MaskPolicy = "message",
+    ) -> None:
+        super().__init__(
+            open_backend(path, PHI3_MINI),
+            PHI3_MINI,
+            special_tokens=special_tokens,
+            max_seq_len=max_seq_len,
+            prompt_template=prompt_template,
+            truncation_type=truncation_type,
+            mask_policy=mask_policy,
+        )
+        self._documents = FormatEncoder(PHI3_MINI_DOCUMENTS, self.backend.encode, self.special_tokens)
+
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = False,
+        add_eos: bool | None = None,
+        ignore_system_prompt: bool = False,
+    ) -> tuple[list[int], list[bool]]:
+        """Ids and mask of a conversation, cut to ``max_seq_len``. The last turn is closed.
+
+        Args:
+            messages: the conversation.
+            add_start_tokens: False leaves out what starts the document.
+            add_end_tokens: True ends each answer's document with ``<|endoftext|>``, and starts a new one after it.
+            add_eos: another name for ``add_end_tokens``.
+            ignore_system_prompt: leave system messages out.
+
+        Returns:
+            tokens and mask, of equal length; True in the mask = not trained.
+        """
+        if ignore_system_prompt:
+            messages = [message for message in messages if message.role != "system"]
+        encoder = self._documents if (add_end_tokens if add_eos is None else add_eos) else None
+        tokens, mask = self._tokenize(messages, True, add_start_tokens=add_start_tokens, encoder=encoder)
+        return self._truncate(tokens, mask, True, encoder=encoder)
+
+    def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature
+        self, token_ids: Sequence[int], skip_special_tokens: bool = True
+    ) -> str:
+        """Text of all ids, without control tokens unless they are asked for."""
+        return super().decode(token_ids, truncate_at_eos=False, skip_special_tokens=skip_special_tokens)
+
+
+def phi3_mini_tokenizer(
+    path: str,
+    special_tokens_path: str | None = None,
+    max_seq_len: int | None = None,
+    prompt_template: PromptTemplateLike = None,
+    truncation_type: Literal["left", "right"] = "right",
+    *,
+    mask_policy: MaskPolicy = "message",
+) -> Phi3MiniTokenizer:
+    """The tokenizer of Phi-3 Mini; see :class:`Phi3MiniTokenizer`.
+
+    Args:
+        path: the published ``tokenizer.model``, a SentencePiece model.
+        special_tokens_path: a ``tokenizer.json`` whose added tokens give the control tokens' ids.
+        max_seq_len: the most tokens a sample may have; None: no limit.
+        prompt_template: a dotted name to call, a table of role to (before, after), or a template.
+        truncation_type: the side that is cut.
+        mask_policy: ``"message"`` or ``"sampled"``.
+    """
+    special_tokens = read_special_tokens(special_tokens_path)
+    return Phi3MiniTokenizer(
+        path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy
+    )
