@@ -1,0 +1,72 @@
+"""Llama 4: the tokenizer."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from torchpipe.tokenizers import (
+    ChatFormatTokenizer,
+    MaskPolicy,
+    PromptTemplateLike,
+    open_backend,
+    read_special_tokens,
+)
+from torchpipe.tokenizers.families import LLAMA4
+
+
+class Llama4Tokenizer(ChatFormatTokenizer):
+    """The tokenizer of Llama 4: turns ``<|header_start|>role<|header_end|>``, the text, ``<|eot|>``.
+
+    Args:
+        path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
+        special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
+            the ranks as Llama 4 does.
+        max_seq_len, prompt_template, truncation_type, mask_policy: see
+            :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
+
+    Raises:
+        SourceError: the file is missing.
+        TokenizerError: the file is not of this family.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        special_tokens: Mapping[str, int] | None = None,
+        max_seq_len: int | None = None,
+        prompt_template: PromptTemplateLike = None,
+        truncation_type: Literal["left", "right"] = "right",
+        *,
+        mask_policy: MaskPolicy = "message",
+    ) -> None:
+        super().__init__(
+            open_backend(path, LLAMA4),
+            LLAMA4,
+            special_tokens=special_tokens,
+            max_seq_len=max_seq_len,
+            prompt_template=prompt_template,
+            truncation_type=truncation_type,
+            mask_policy=mask_policy,
+        )
+
+
+def llama4_tokenizer(
+    path: str,
+    special_tokens_path: str | None = None,
+    max_seq_len: int | None = None,
+    prompt_template: PromptTemplateLike = None,
+    truncation_type: Literal["left", "right"] = "right",
+    *,
+    mask_policy: MaskPolicy = "message",
+) -> Llama4Tokenizer:
+    """The tokenizer of Llama 4; see :class:`Llama4Tokenizer`.
+
+    Args:
+        path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
+        special_tokens_path: a ``tokenizer.json`` whose added tokens give the control tokens' ids.
+        max_seq_len: the most tokens a sample may have; None: no limit.
+        prompt_template: a dotted name to call, a table of role to (before, after), or a template.
+        truncation_type: the side that is cut.
+        mask_policy: ``"message"`` or ``"sampled"``.
+    """
+    special_tokens = read_special_tokens(special_tokens_path)
+    return Llama4Tokenizer(path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
