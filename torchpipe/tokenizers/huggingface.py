@@ -77,7 +77,8 @@ def _read_spec(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(spec, dict) or "model" not in spec or "added_tokens" not in spec:
         raise TokenizerError(
-            f"{path} has no `model` and `added_tokens`: it is JSON, but not a Hugging Face tokenizer.json."
+            f"{path} has no `model` and `added_tokens`: it is JSON, but not a Hugging Face tokenizer.json. "
+            "A vocab.json is read together with its merges.txt."
         )
     return spec
 
