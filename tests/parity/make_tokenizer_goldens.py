@@ -101,7 +101,7 @@ CHATS: dict[str, dict[str, Any]] = {
 def files_of(data: Path, oracles: Mapping[str, Path], scratch: Path) -> dict[str, Path]:
     """The files that cases name; what has to be derived is written to ``scratch``."""
     here = Path(__file__).resolve().parent
-    derive = runpy.run_path(str(here.parent / "derive_byte_level_files.py"))["derive_byte_level_files"]
+    derive = runpy.run_path(str(here / "byte_level_files.py"))["write_byte_level_files"]
     folder = data / "tokenizers"
     vocab, merges = derive(folder / "gpt2" / "gpt2.tiktoken", scratch)
     (scratch / "deepseek_config.json").write_text(

@@ -85,6 +85,7 @@ def test_a_rank_file_tells_the_bytes_of_a_token(llama3_tokenizer_file: object) -
     tokenizer = llama3_tokenizer(str(llama3_tokenizer_file))
     ids = tokenizer.encode("naïve 🦙", add_bos=False, add_eos=False)
     assert b"".join(tokenizer.token_bytes(token) or b"?" for token in ids) == "naïve 🦙".encode()
+    assert tokenizer.bos_id is not None
     assert tokenizer.token_bytes(tokenizer.bos_id) is None
     assert tokenizer.token_bytes(10**9) is None
 

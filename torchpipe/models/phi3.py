@@ -1,7 +1,7 @@
 """Phi-3 Mini: the tokenizer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torchpipe.data.messages import Message
 from torchpipe.tokenizers import (
@@ -51,7 +51,7 @@ class Phi3MiniTokenizer(ChatFormatTokenizer):
         )
         self._documents = FormatEncoder(PHI3_MINI_DOCUMENTS, self.backend.encode, self.special_tokens)
 
-    def tokenize_messages(
+    def tokenize_messages(  # pyright: ignore[reportIncompatibleMethodOverride]  # one signature, not overloads
         self,
         messages: Sequence[Message],
         *,
@@ -59,7 +59,8 @@ class Phi3MiniTokenizer(ChatFormatTokenizer):
         add_end_tokens: bool = False,
         add_eos: bool | None = None,
         ignore_system_prompt: bool = False,
-    ) -> tuple[list[int], list[bool]]:
+        trace: bool = False,
+    ) -> Any:
         """Ids and mask of a conversation, cut to ``max_seq_len``. The last turn is closed.
 
         Args:
@@ -68,15 +69,19 @@ class Phi3MiniTokenizer(ChatFormatTokenizer):
             add_end_tokens: True ends each answer's document with ``<|endoftext|>``, and starts a new one after it.
             add_eos: another name for ``add_end_tokens``.
             ignore_system_prompt: leave system messages out.
+            trace: True adds where each token comes from.
 
         Returns:
-            tokens and mask, of equal length; True in the mask = not trained.
+            tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
         """
         if ignore_system_prompt:
             messages = [message for message in messages if message.role != "system"]
         encoder = self._documents if (add_end_tokens if add_eos is None else add_eos) else None
         tokens, mask = self._tokenize(messages, True, add_start_tokens=add_start_tokens, encoder=encoder)
-        return self._truncate(tokens, mask, True, encoder=encoder)
+        tokens, mask = self._truncate(tokens, mask, True, encoder=encoder)
+        if not trace:
+            return tokens, mask
+        return tokens, mask, self._trace(messages, add_start_tokens, True, tokens, mask, encoder=encoder)
 
     def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature
         self, token_ids: Sequence[int], skip_special_tokens: bool = True

@@ -1,7 +1,7 @@
 """Phi-4: the tokenizer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torchpipe.data.messages import Message
 from torchpipe.tokenizers import (
@@ -52,7 +52,7 @@ class Phi4Tokenizer(ChatFormatTokenizer):
             mask_policy=mask_policy,
         )
 
-    def tokenize_messages(
+    def tokenize_messages(  # pyright: ignore[reportIncompatibleMethodOverride]  # one signature, not overloads
         self,
         messages: Sequence[Message],
         *,
@@ -60,7 +60,8 @@ class Phi4Tokenizer(ChatFormatTokenizer):
         add_end_tokens: bool = True,
         add_eos: bool | None = None,
         ignore_system_prompt: bool = False,
-    ) -> tuple[list[int], list[bool]]:
+        trace: bool = False,
+    ) -> Any:
         """Ids and mask of a conversation, cut to ``max_seq_len``.
 
         Args:
@@ -69,12 +70,15 @@ class Phi4Tokenizer(ChatFormatTokenizer):
             add_end_tokens: False leaves the last message open, for a model to go on from.
             add_eos: another name for ``add_end_tokens``.
             ignore_system_prompt: leave system messages out.
+            trace: True adds where each token comes from.
 
         Returns:
-            tokens and mask, of equal length; True in the mask = not trained.
+            tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
         """
         if ignore_system_prompt:
             messages = [message for message in messages if message.role != "system"]
+        if trace:
+            return super().tokenize_messages(messages, add_end_tokens=add_end_tokens, add_eos=add_eos, trace=True)
         return super().tokenize_messages(messages, add_end_tokens=add_end_tokens, add_eos=add_eos)
 
     def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature

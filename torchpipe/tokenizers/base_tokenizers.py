@@ -11,8 +11,8 @@ from typing import Any
 
 from torchpipe.errors import ConfigError, SourceError, TokenizerError
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
+from torchpipe.tokenizers.files import read_special_tokens
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
-from torchpipe.tokenizers.model_tokenizer import read_special_tokens
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
@@ -278,7 +278,7 @@ def parse_hf_tokenizer_json(tokenizer_json_path: str) -> dict[str, int]:
         SourceError: there is no such file.
         TokenizerError: it has no ``added_tokens`` with ``content`` and ``id``.
     """
-    return read_special_tokens(tokenizer_json_path)
+    return read_special_tokens(tokenizer_json_path) or {}
 
 
 def _decoded(

@@ -224,6 +224,8 @@ class ChatFormatTokenizer:
         add_end_tokens: bool,
         kept_tokens: list[int],
         kept_mask: list[bool],
+        *,
+        encoder: FormatEncoder | None = None,
     ) -> TokenTrace:
         """The conversation is rendered once more, so that tokenising without a trace pays nothing for it."""
         if self.prompt_template is not None:
