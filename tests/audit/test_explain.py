@@ -44,7 +44,7 @@ def test_what_decided_is_named(chats: Chats) -> None:
     assert decided == {
         "message_transform": "OpenAIToMessages",
         "masking_strategy": "train_on_assistant",
-        "tokenizer": "ChatFormatTokenizer",
+        "tokenizer": "Llama3Tokenizer",
         "chat_format": "llama3",
         "mask_policy": "sampled",
         "prompt_template": None,
