@@ -21,6 +21,10 @@ class ColumnError(DataError, KeyError):
     """A row lacks a column that was asked for."""
 
 
+class MediaError(DataError, RuntimeError):
+    """A row's images and the places for them in its text don't belong together."""
+
+
 class SourceError(TorchpipeError, OSError):
     """A file or data set can't be read."""
 

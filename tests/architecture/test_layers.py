@@ -15,12 +15,13 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "sources": {"data", "config"},
     "tokenizers": {"data"},
+    "vision": {"data"},
     "modules": {"data"},
     "datasets": {"data", "config", "sources"},
-    "models": {"data", "modules", "tokenizers"},
+    "models": {"data", "modules", "tokenizers", "vision"},
     "training": {"data", "modules", "models"},  # a checkpoint writes weights
-    "audit": {"data", "config", "sources", "tokenizers", "modules", "datasets", "models", "training"},
-    "cli": {"data", "config", "sources", "tokenizers", "modules", "datasets", "models", "training", "audit"},
+    "audit": {"data", "config", "sources", "tokenizers", "vision", "modules", "datasets", "models", "training"},
+    "cli": {"data", "config", "sources", "tokenizers", "vision", "modules", "datasets", "models", "training", "audit"},
 }
 LIBRARY_ONLY_IN: dict[str, set[str]] = {
     "datasets": {"sources"},

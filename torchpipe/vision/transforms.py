@@ -1,0 +1,109 @@
+"""Pictures to tiles of numbers, the way vision encoders were trained."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchpipe.errors import ColumnError, ConfigError
+from torchpipe.vision.pixels import image_to_tensor
+from torchpipe.vision.resize import resample_name, resize_with_pad
+from torchpipe.vision.tiles import find_supported_resolutions, get_canvas_best_fit, tile_crop
+
+
+class CLIPImageTransform:
+    """Fits a picture into a canvas of tiles without distortion, normalizes it and cuts it into the tiles.
+
+    Everything is reckoned in float32; only the result has ``dtype``.
+
+    Args:
+        image_mean: mean of each of the three channels; None, with ``image_std``: values stay from 0 to 1.
+        image_std: standard deviation of each channel.
+        possible_resolutions: height and width of each canvas, multiples of ``tile_size``; None: every rectangle of at
+            most ``max_num_tiles`` tiles.
+        tile_size: side of a tile in pixels.
+        max_num_tiles: see ``possible_resolutions``.
+        dtype: of the result.
+        resample: "nearest", "nearest_exact", "bilinear" or "bicubic", or an enum with such a value.
+        resize_to_max_canvas: True enlarges a picture into the largest canvas that it can fill. False takes the smallest
+            that it need not be shrunk for, and enlarges a side to ``tile_size`` at most.
+
+    Raises:
+        ConfigError: arguments that can't be used, or not together.
+
+    >>> transform = CLIPImageTransform(tile_size=224, max_num_tiles=4)
+    >>> tiles = transform({"image": torch.zeros(3, 300, 800, dtype=torch.uint8)})
+    >>> tiles["image"].shape, tiles["aspect_ratio"].tolist()
+    (torch.Size([3, 3, 224, 224]), [1, 3])
+    """
+
+    def __init__(
+        self,
+        *,
+        image_mean: Sequence[float] | None = None,
+        image_std: Sequence[float] | None = None,
+        possible_resolutions: Sequence[tuple[int, int]] | None = None,
+        tile_size: int = 224,
+        max_num_tiles: int | None = 4,
+        dtype: torch.dtype = torch.bfloat16,
+        resample: Any = "bilinear",
+        resize_to_max_canvas: bool = False,
+    ) -> None:
+        if not possible_resolutions:
+            if max_num_tiles is None:
+                raise ConfigError("Neither possible_resolutions nor max_num_tiles is given. Give one of them.")
+            possible_resolutions = find_supported_resolutions(max_num_tiles, tile_size)
+        for canvas in possible_resolutions:
+            if len(canvas) != 2 or not all(side > 0 and side % tile_size == 0 for side in canvas):
+                raise ConfigError(
+                    f"possible_resolutions holds {tuple(canvas)}. A canvas is a height and a width that are multiples "
+                    f"of tile_size ({tile_size})."
+                )
+        self.mean, self.std = _statistics(image_mean, image_std)
+        self.possible_resolutions = torch.tensor(possible_resolutions)
+        self.resize_to_max_canvas = resize_to_max_canvas
+        self.max_size = None if resize_to_max_canvas else tile_size
+        self.dtype = dtype
+        self.resample = resample_name(resample)
+        self.tile_size = tile_size
+
+    def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
+        """The sample with its ``image`` in tiles, and their arrangement.
+
+        Args:
+            sample: ``image`` is a PIL image or a tensor (:func:`~torchpipe.vision.pixels.image_to_tensor`).
+            inference: changes nothing.
+
+        Returns:
+            ``image``: [tiles, 3, tile_size, tile_size] of ``dtype``, row by row. ``aspect_ratio``: int64 [2], rows and
+            columns of tiles. Other keys stay.
+
+        Raises:
+            ColumnError: there is no ``image``.
+            DataError: it is not a picture, or can't be decoded.
+        """
+        if "image" not in sample:
+            raise ColumnError(f"CLIPImageTransform needs `image`, and the sample has {sorted(sample)}.")
+        pixels = image_to_tensor(sample["image"])
+        canvas = get_canvas_best_fit(pixels, self.possible_resolutions, self.resize_to_max_canvas)
+        pixels = resize_with_pad(pixels, canvas, self.resample, self.max_size)
+        if self.mean is not None and self.std is not None:
+            pixels = (pixels - pixels.new_tensor(self.mean)[:, None, None]) / pixels.new_tensor(self.std)[:, None, None]
+        return {
+            **sample,
+            "image": tile_crop(pixels.to(self.dtype), self.tile_size),
+            "aspect_ratio": torch.tensor(canvas) // self.tile_size,
+        }
+
+
+def _statistics(
+    mean: Sequence[float] | None, std: Sequence[float] | None
+) -> tuple[list[float], list[float]] | tuple[None, None]:
+    if mean is None and std is None:
+        return None, None
+    if mean is None or std is None or len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
+        raise ConfigError(
+            f"image_mean is {mean!r} and image_std {std!r}. Give three numbers for both (those of image_std above 0), "
+            "or neither."
+        )
+    return list(mean), list(std)
