@@ -26,7 +26,7 @@ def clip_tokenizer(path: str, max_seq_len: int = 77, truncate: bool = True) -> C
 
 
 def clip_vit_224_transform() -> CLIPImageTransform:
-    """The image transform of CLIP's encoders for 224 x 224 pixels: one tile, which the picture fills in one direction."""
+    """The image transform of CLIP's encoders for 224 x 224 pixels: one tile, which the picture fills one way."""
     return CLIPImageTransform(
         image_mean=CLIP_IMAGE_MEAN,
         image_std=CLIP_IMAGE_STD,
