@@ -28,6 +28,8 @@ HEAVY = (
         "torchpipe.tokenizers",
         "torchpipe.datasets",
         "torchpipe.models",
+        "torchpipe.vision",
+        "torchpipe.modules.transforms",
     ],
 )
 def test_importing_loads_no_heavy_library(module: str) -> None:
