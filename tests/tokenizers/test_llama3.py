@@ -1,6 +1,7 @@
 """The Llama 3 chat format on the publisher's rank file, on a tokenizer.json, and on a small one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from torchpipe.data import Message
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.models.llama3 import llama3_tokenizer
-from torchpipe.tokenizers import ChatFormatTokenizer
+from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, open_backend
 
 CHAT = [Message("system", "sys ", masked=True), Message("user", " hi "), Message("assistant", "yo\n")]
 # Made with torchtune 0.6.1 on the same file.
@@ -173,10 +174,30 @@ def test_a_lone_surrogate_is_refused(tokenizer: ChatFormatTokenizer) -> None:
         tokenizer.encode("ok \ud83d")
 
 
-def test_an_image_is_refused_by_a_text_format(tokenizer: ChatFormatTokenizer) -> None:
-    image = Message("user", [{"type": "image", "content": None}, {"type": "text", "content": "what?"}])
-    with pytest.raises(DataError, match=r"Message 0 \(user\) holds an image"):
-        tokenizer.tokenize_messages([image, Message("assistant", "a dog")])
+IMAGE = {"type": "image", "content": None}
+
+
+def test_an_image_becomes_its_token_between_stripped_texts(tokenizer: ChatFormatTokenizer) -> None:
+    content = [{"type": "text", "content": " see "}, IMAGE, IMAGE, {"type": "text", "content": " what? "}]
+    tokens, mask = tokenizer.tokenize_messages([Message("user", content)])
+    assert tokenizer.decode(tokens[5:-2], skip_special_tokens=False) == "see<|image|><|image|>what?"
+    assert tokens.count(128256) == 2
+    # What stands for an image is not trained, even where its message is.
+    assert [token for token, masked in zip(tokens[1:-1], mask[1:-1], strict=True) if masked] == [128256, 128256]
+
+
+def test_the_tokenizer_alone_refuses_a_row_with_an_image(tokenizer: ChatFormatTokenizer) -> None:
+    messages = [Message("user", [IMAGE, {"type": "text", "content": "what?"}]), Message("assistant", "a dog")]
+    with pytest.raises(DataError, match=r"Message 0 \(user\) holds an image, and the llama3 tokenizer alone"):
+        tokenizer({"messages": messages})
+    assert 128256 in tokenizer({"messages": messages, "encoder_input": {}})["tokens"]
+
+
+def test_an_image_is_refused_by_a_text_format(llama3_tokenizer_file: Path) -> None:
+    text_only = replace(LLAMA3, image=None)
+    tokenizer = ChatFormatTokenizer(open_backend(llama3_tokenizer_file, text_only), text_only)
+    with pytest.raises(DataError, match=r"Message 0 \(user\) holds an image, and the llama3 text format"):
+        tokenizer.tokenize_messages([Message("user", [IMAGE]), Message("assistant", "a dog")])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
