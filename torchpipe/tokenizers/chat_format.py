@@ -4,10 +4,10 @@ A family is one :class:`ChatFormat` row in :mod:`torchpipe.tokenizers.families`.
 loop in :mod:`torchpipe.tokenizers.render`. What two families do differently is a field here, never a copied loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 from torchpipe.data.messages import ROLES
 
@@ -93,6 +93,9 @@ class ChatFormat:
         pad: the control token that fills a batch.
         stop: the control tokens at which sampling stops.
         hint: a sentence that ``torchpipe explain`` shows where no prompt template is set; empty for none.
+
+        image: what an image part of a message is written as, never trained; None where the family has no images. It
+            is given the part, with all that a transform has added to it.
     """
 
     name: str
@@ -131,3 +134,5 @@ class ChatFormat:
     pad: Control
     stop: tuple[Control, ...]
     hint: str = ""
+
+    image: Callable[[Mapping[str, Any]], tuple[Piece, ...]] | None = None

@@ -17,6 +17,7 @@ from torchpipe.tokenizers.control_tokens import (
     QWEN3_CONTROL_TOKENS,
     QWEN_PATTERN,
 )
+from torchpipe.tokenizers.image_tokens import llama3_image, llama4_image
 
 # https://www.llama.com/docs/model-cards-and-prompt-formats/meta-llama-3/: a tool's answer has the header "ipython".
 LLAMA3 = ChatFormat(
@@ -36,6 +37,7 @@ LLAMA3 = ChatFormat(
     eos=Control("<|end_of_text|>"),
     pad=Control("<|finetune_right_pad_id|>"),
     stop=(Control("<|end_of_text|>"), Control("<|eot_id|>"), Control("<|eom_id|>")),
+    image=llama3_image,
 )
 
 # https://www.llama.com/docs/model-cards-and-prompt-formats/llama4/
@@ -52,6 +54,7 @@ LLAMA4 = replace(
     turn_end_more=(Control("<|eom|>"),),
     pad=Control("<|finetune_right_pad|>"),
     stop=(Control("<|end_of_text|>"), Control("<|eot|>"), Control("<|eom|>")),
+    image=llama4_image,
 )
 
 # Text between a start and an end token, one document for each answer. The [INST] of Llama 2 and Mistral is text, which

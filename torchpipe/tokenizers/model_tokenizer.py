@@ -8,7 +8,7 @@ from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
-from torchpipe.errors import ColumnError, ConfigError, TokenizerError
+from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
@@ -195,6 +195,8 @@ class ChatFormatTokenizer:
                 f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
                 "return them."
             )
+        if "encoder_input" not in sample:
+            _refuse_media(sample["messages"], self.chat_format.name)
         rest = {key: value for key, value in sample.items() if key != "messages"}
         tokens, mask = self._tokenize(sample["messages"], not inference)
         kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
@@ -255,6 +257,16 @@ class ChatFormatTokenizer:
         for token_id in token_ids:
             if not 0 <= token_id < self.base_vocab_size and token_id not in self._control_texts:
                 raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
+
+
+def _refuse_media(messages: Sequence[Message], name: str) -> None:
+    """A tokenizer by itself would leave the pictures behind; a multimodal transform puts them in ``encoder_input``."""
+    for index, message in enumerate(messages):
+        if message.contains_media:
+            raise DataError(
+                f"Message {index} ({message.role}) holds an image, and the {name} tokenizer alone has no place for its "
+                "pixels. Drop the row with filter_fn, or use a multimodal transform."
+            )
 
 
 def _refuse_control_tokens(template: PromptTemplateInterface, encoder: FormatEncoder) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from torchpipe._suggest import listed
@@ -15,7 +16,7 @@ MaskPolicy = Literal["message", "sampled"]
 
 ``"message"``: all of them, header included (torchtune's rule). ``"sampled"``: what the model itself would sample, so
 not the header, which the prompt already holds at inference, and not what stands between turns. Under both, what starts
-a document is not trained, nor what ends it after the turn's own end.
+a document is not trained, nor what ends it after the turn's own end, nor what stands for an image.
 """
 
 
@@ -26,6 +27,7 @@ class Kind(Enum):
     HEADER = "header"
     CALL_PREFIX = "call_prefix"
     CONTENT = "content"
+    MEDIA = "media"
     CALL_SUFFIX = "call_suffix"
     TURN_END = "turn_end"
     SEPARATOR = "separator"
@@ -107,6 +109,23 @@ class FormatEncoder:
         """Whether the message is the result of a call, in a format that marks results."""
         return bool(self.result_prefix) and message.role in ("tool", "ipython")
 
+    def parts(self, message: Message, index: int, *, trim: bool = False) -> list[Segment]:
+        """A message's texts and images in order, in a format that has a place for images; else its content.
+
+        Texts with no image between them are taken together, as in :meth:`content`.
+        """
+        image = self.chat_format.image
+        if image is None or not message.contains_media:
+            return [Segment(Kind.CONTENT, index, self.content(message, index, trim=trim))]
+        segments: list[Segment] = []
+        for is_image, run in groupby(message.content, key=lambda part: part["type"] == "image"):
+            if is_image:
+                segments += [Segment(Kind.MEDIA, index, self._fill(image(part))) for part in run]
+            else:
+                texts = [part["content"] for part in run]
+                segments.append(Segment(Kind.CONTENT, index, self._texts(texts, message.role, trim=trim)))
+        return segments
+
     def content(self, message: Message, index: int, *, trim: bool = False) -> list[int]:
         """Ids of a message's text. Its text parts are encoded apart, as one text where white space is stripped.
 
@@ -124,11 +143,14 @@ class FormatEncoder:
                 f"Message {index} ({message.role}) holds an image, and the {self.chat_format.name} text format has no "
                 "place for one. Drop the row with filter_fn, or use a multimodal transform."
             )
+        return self._texts(texts, message.role, trim=trim)
+
+    def _texts(self, texts: list[str], role: str, *, trim: bool) -> list[int]:
         if self.chat_format.whitespace == "strip":
             texts = _stripped(texts)
         elif self.chat_format.whitespace == "strip_end_of_parts":
             texts = [text.rstrip(" ") for text in texts]
-        if self._reasoning and message.role == "assistant":
+        if self._reasoning and role == "assistant":
             return [token_id for text in texts for token_id in self._with_reasoning(text)]
         options: dict[str, Any] = {"trim_leading_whitespace": True} if trim else {}
         if len(texts) == 1:
@@ -222,7 +244,7 @@ def render(
         trim = chat_format.dummy_prefix == "trim" or (
             chat_format.dummy_prefix == "trim_within_exchange" and not starts_exchange and not _ends_in_space(before)
         )
-        segments.append(Segment(Kind.CONTENT, index, encoder.content(message, index, trim=trim)))
+        segments += encoder.parts(message, index, trim=trim)
         if index < last:
             segments += _closing(message, index, messages[index + 1], encoder)
         elif add_end_tokens:
