@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from torchpipe.data import Message, PromptTemplate, mask_messages
+from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ColumnError, ConfigError, DataError, MediaError, TokenizerError
 from torchpipe.models.llama3_2_vision import Llama3VisionTransform, llama3_2_vision_transform
@@ -152,13 +153,15 @@ def test_a_cut_after_the_last_image_keeps_all(path: str) -> None:
     assert out["encoder_mask"][0].shape[0] == 36
 
 
-@pytest.mark.parametrize("max_seq_len", range(1, 39))
-def test_images_tokens_and_masks_always_agree(path: str, max_seq_len: int) -> None:
-    out = small(path, max_seq_len=max_seq_len, media_overflow="drop")({"messages": chat()})
-    num_images = out["tokens"].count(IMAGE_ID)
-    assert num_images + out.get("num_images_dropped", 0) == 3
-    assert len(out["encoder_input"]["images"]) == len(out["encoder_mask"]) == num_images
-    assert len(out["tokens"]) <= max_seq_len
+def test_images_tokens_and_masks_always_agree(path: str) -> None:
+    transform = small(path, media_overflow="drop")
+    for max_seq_len in range(1, 39):
+        transform.tokenizer.max_seq_len = max_seq_len
+        out = transform({"messages": chat()})
+        num_images = out["tokens"].count(IMAGE_ID)
+        assert num_images + out.get("num_images_dropped", 0) == 3
+        assert len(out["encoder_input"]["images"]) == len(out["encoder_mask"]) == num_images
+        assert len(out["tokens"]) <= max_seq_len
 
 
 @pytest.mark.parametrize(
@@ -227,3 +230,12 @@ def test_real_pictures_of_a_real_row(path: str, shared_data: Path) -> None:
         assert tiles.shape == (rows * columns, 3, 560, 560)
         assert (columns < rows) == (opened.width < opened.height) or rows == columns
     assert out["encoder_mask"][0].any(1).tolist() == [False] * 5 + [True] * (len(out["tokens"]) - 5)
+
+
+def test_dropped_images_are_counted_beside_what_was_cut(path: str) -> None:
+    transform = SFTTransform(model_transform=small(path, max_seq_len=24, media_overflow="drop"))
+    counts = SampleCounts()
+    for _ in range(2):
+        counts.add(transform({"messages": chat()}))
+    assert (counts.truncated_rows, counts.dropped_images) == (2, 4)
+    assert "2 rows cut to max_seq_len (26 tokens left out); 4 images left out of them" in counts.describe()

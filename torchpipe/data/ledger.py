@@ -21,6 +21,7 @@ class SampleCounts:
         untrained_rows: samples without any trained token.
         truncated_rows: samples that were cut to max_seq_len; truncated_tokens: tokens cut from them.
         filtered_rows: rows that a filter left out before they became samples.
+        dropped_images: images that were left out where a sample was cut.
         dropped_rows: samples read and then left out (max_packs).
         longest: tokens in the longest sample.
         largest_token_id: which the model's vocabulary has to hold.
@@ -34,6 +35,7 @@ class SampleCounts:
     truncated_rows: int = 0
     truncated_tokens: int = 0
     filtered_rows: int = 0
+    dropped_images: int = 0
     dropped_rows: int = 0
     longest: int = 0
     largest_token_id: int = -1
@@ -52,6 +54,7 @@ class SampleCounts:
         self.untrained_rows += trained == 0
         self.truncated_rows += cut > 0
         self.truncated_tokens += cut
+        self.dropped_images += sample.get("num_images_dropped", 0)
         self.longest = max(self.longest, len(labels))
         self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
 
@@ -66,6 +69,8 @@ class SampleCounts:
             parts.append(f"{self.filtered_rows:,} more rows left out by filter_fn")
         if self.truncated_rows:
             parts.append(f"{self.truncated_rows:,} rows cut to max_seq_len ({self.truncated_tokens:,} tokens left out)")
+        if self.dropped_images:
+            parts.append(f"{self.dropped_images:,} images left out of them")
         if self.untrained_rows:
             parts.append(f"{self.untrained_rows:,} rows without a trained token")
         if self.dropped_rows:

@@ -2,7 +2,7 @@
 
 from torchpipe.vision.cross_attention import VisionCrossAttentionMask, patches_per_tile
 from torchpipe.vision.pixels import image_to_tensor
-from torchpipe.vision.resize import get_inscribed_size, resize_with_pad
+from torchpipe.vision.resize import get_inscribed_size, resize, resize_with_pad
 from torchpipe.vision.tiles import find_supported_resolutions, get_canvas_best_fit, pad_dim_to_size, tile_crop
 from torchpipe.vision.transforms import CLIPImageTransform
 
@@ -15,6 +15,7 @@ __all__ = [
     "image_to_tensor",
     "pad_dim_to_size",
     "patches_per_tile",
+    "resize",
     "resize_with_pad",
     "tile_crop",
 ]

@@ -86,17 +86,25 @@ def resize_with_pad(
     >>> resize_with_pad(torch.ones(1, 2, 4), (4, 4), "bilinear")[0].int().tolist()
     [[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
     """
-    if image.ndim < 2 or 0 in image.shape:
-        raise DataError(f"An image of the shape {list(image.shape)} can't be resized. It must be [..., height, width].")
-    mode, antialias = _MODES[resample_name(resample)]
+    _check_pixels(image)
     height, width = _pair("target_size", target_size)
     size = get_inscribed_size(image.shape[-2:], (height, width), max_size)
-    if size != tuple(image.shape[-2:]):
-        image = _interpolate(image, size, mode, antialias)
-    return functional.pad(image, [0, width - size[1], 0, height - size[0]])
+    return functional.pad(resize(image, size, resample), [0, width - size[1], 0, height - size[0]])
 
 
-def _interpolate(image: torch.Tensor, size: tuple[int, int], mode: str, antialias: bool) -> torch.Tensor:
+def resize(image: torch.Tensor, size: Sequence[int], resample: Any) -> torch.Tensor:
+    """The picture at exactly the height and width of ``size``, whatever that does to its proportions.
+
+    Arguments, dtypes and errors are those of :func:`resize_with_pad`.
+
+    >>> resize(torch.tensor([[0, 2], [4, 6]], dtype=torch.uint8), (1, 1), "bilinear").tolist()
+    [[3]]
+    """
+    _check_pixels(image)
+    mode, antialias = _MODES[resample_name(resample)]
+    size = _pair("size", size)
+    if size == tuple(image.shape[-2:]):
+        return image
     planes = image.reshape(1, -1, *image.shape[-2:])
     exact = planes if planes.dtype in (torch.float32, torch.float64) else planes.to(torch.float32)
     resized = functional.interpolate(exact, size=size, mode=mode, antialias=antialias)
@@ -104,6 +112,11 @@ def _interpolate(image: torch.Tensor, size: tuple[int, int], mode: str, antialia
         limits = torch.iinfo(image.dtype)
         resized = resized.round_().clamp_(limits.min, limits.max)  # bicubic overshoots
     return resized.to(image.dtype).reshape(*image.shape[:-2], *size)
+
+
+def _check_pixels(image: torch.Tensor) -> None:
+    if image.ndim < 2 or 0 in image.shape:
+        raise DataError(f"An image of the shape {list(image.shape)} can't be resized. It must be [..., height, width].")
 
 
 def _pair(name: str, size: Sequence[int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import torch
 
 from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.vision.pixels import image_to_tensor
-from torchpipe.vision.resize import resample_name, resize_with_pad
+from torchpipe.vision.resize import resample_name, resize, resize_with_pad
 from torchpipe.vision.tiles import find_supported_resolutions, get_canvas_best_fit, tile_crop
 
 
@@ -87,13 +87,24 @@ class CLIPImageTransform:
         pixels = image_to_tensor(sample["image"])
         canvas = get_canvas_best_fit(pixels, self.possible_resolutions, self.resize_to_max_canvas)
         pixels = resize_with_pad(pixels, canvas, self.resample, self.max_size)
-        if self.mean is not None and self.std is not None:
-            pixels = (pixels - pixels.new_tensor(self.mean)[:, None, None]) / pixels.new_tensor(self.std)[:, None, None]
         return {
             **sample,
-            "image": tile_crop(pixels.to(self.dtype), self.tile_size),
+            "image": tile_crop(self._normalized(pixels), self.tile_size),
             "aspect_ratio": torch.tensor(canvas) // self.tile_size,
         }
+
+    def thumbnail(self, image: Any) -> torch.Tensor:
+        """The whole picture as one tile, [3, tile_size, tile_size] of ``dtype``, whatever that does to its proportions.
+
+        Raises:
+            DataError: it is not a picture, or can't be decoded.
+        """
+        return self._normalized(resize(image_to_tensor(image), (self.tile_size, self.tile_size), self.resample))
+
+    def _normalized(self, pixels: torch.Tensor) -> torch.Tensor:
+        if self.mean is not None and self.std is not None:
+            pixels = (pixels - pixels.new_tensor(self.mean)[:, None, None]) / pixels.new_tensor(self.std)[:, None, None]
+        return pixels.to(self.dtype)
 
 
 def _statistics(
