@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchpipe.data.messages import Role
-from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.models.clip import CLIP_IMAGE_MEAN, CLIP_IMAGE_STD
 from torchpipe.models.image_text import ImageTextTransform, MediaOverflow, messages_of, with_image_parts
 from torchpipe.models.llama3 import llama3_tokenizer
-from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.tokenizers import MaskPolicy, PromptTemplateLike
 from torchpipe.vision import CLIPImageTransform, VisionCrossAttentionMask
 
 
@@ -49,7 +47,7 @@ class Llama3VisionTransform(ImageTextTransform):
         max_seq_len: int | None = None,
         image_mean: Sequence[float] | None = None,
         image_std: Sequence[float] | None = None,
-        prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+        prompt_template: PromptTemplateLike = None,
         mask_policy: MaskPolicy = "message",
         media_overflow: MediaOverflow = "error",
     ) -> None:
@@ -102,7 +100,7 @@ def llama3_2_vision_transform(
     max_seq_len: int = 8192,
     image_size: int = 560,
     special_tokens_path: str | None = None,
-    prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+    prompt_template: PromptTemplateLike = None,
     *,
     mask_policy: MaskPolicy = "message",
     media_overflow: MediaOverflow = "error",

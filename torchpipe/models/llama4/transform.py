@@ -1,19 +1,14 @@
-"""Llama 4: its transform of messages with images (the model itself is not here yet)."""
+"""Llama 4: messages with images to tokens and tiles."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from torchpipe._dotpath import resolve
-from torchpipe.data.messages import Role
-from torchpipe.data.prompt_templates import PromptTemplateInterface
-from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.errors import ConfigError
 from torchpipe.models.image_text import ImageTextTransform, MediaOverflow, messages_of, with_image_parts
-from torchpipe.tokenizers import ChatFormatTokenizer, open_backend, read_special_tokens
-from torchpipe.tokenizers.families import LLAMA4
-from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.models.llama4.tokenizer import llama4_tokenizer
+from torchpipe.tokenizers import MaskPolicy, PromptTemplateLike
 from torchpipe.vision import CLIPImageTransform, patches_per_tile
 
 
@@ -59,21 +54,15 @@ class Llama4Transform(ImageTextTransform):
         image_mean: Sequence[float] | None = None,
         image_std: Sequence[float] | None = None,
         dtype: torch.dtype = torch.bfloat16,
-        prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+        prompt_template: PromptTemplateLike = None,
         mask_policy: MaskPolicy = "message",
         media_overflow: MediaOverflow = "error",
     ) -> None:
-        template = resolve(prompt_template)() if isinstance(prompt_template, str) else prompt_template
-        tokenizer = ChatFormatTokenizer(
-            open_backend(path, LLAMA4),
-            LLAMA4,
-            special_tokens=read_special_tokens(special_tokens_path) if special_tokens_path else None,
-            max_seq_len=max_seq_len,
-            prompt_template=as_prompt_template(template),
-            mask_policy=mask_policy,
-        )
         super().__init__(
-            tokenizer, image_start="<|image_start|>", image_end="<|image_end|>", media_overflow=media_overflow
+            llama4_tokenizer(path, special_tokens_path, max_seq_len, prompt_template, mask_policy=mask_policy),
+            image_start="<|image_start|>",
+            image_end="<|image_end|>",
+            media_overflow=media_overflow,
         )
         self.transform_image = CLIPImageTransform(
             image_mean=image_mean, image_std=image_std, tile_size=tile_size, max_num_tiles=max_num_tiles, dtype=dtype
@@ -130,7 +119,7 @@ def llama4_transform(
     image_size: int = 336,
     max_num_tiles: int = 16,
     special_tokens_path: str | None = None,
-    prompt_template: str | Mapping[Role, tuple[str, str]] | PromptTemplateInterface | None = None,
+    prompt_template: PromptTemplateLike = None,
     *,
     mask_policy: MaskPolicy = "message",
     media_overflow: MediaOverflow = "error",

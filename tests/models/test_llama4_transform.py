@@ -13,7 +13,7 @@ from PIL import Image
 
 from torchpipe.data import Message, mask_messages
 from torchpipe.errors import ConfigError, DataError, MediaError, TokenizerError
-from torchpipe.models.llama4_vision import Llama4Transform, llama4_transform
+from torchpipe.models.llama4 import Llama4Transform, llama4_transform
 from torchpipe.tokenizers import Control
 from torchpipe.tokenizers.image_tokens import llama4_image
 
