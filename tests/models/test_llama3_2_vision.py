@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from torchpipe.data import Message, PromptTemplate, mask_messages
+from torchpipe.data import Message, PromptTemplate, mask_messages, padded_collate_tiled_images_and_mask
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ColumnError, ConfigError, DataError, MediaError, TokenizerError
@@ -239,3 +239,14 @@ def test_dropped_images_are_counted_beside_what_was_cut(path: str) -> None:
         counts.add(transform({"messages": chat()}))
     assert (counts.truncated_rows, counts.dropped_images) == (2, 4)
     assert "2 rows cut to max_seq_len (26 tokens left out); 4 images left out of them" in counts.describe()
+
+
+def test_samples_with_and_without_images_make_one_batch(path: str) -> None:
+    transform = SFTTransform(model_transform=small(path))
+    text_only = [Message("user", "Hi"), Message("assistant", "Yes")]
+    batch = padded_collate_tiled_images_and_mask([transform({"messages": rows}) for rows in (chat(), text_only)])
+    assert batch["tokens"].shape == batch["labels"].shape == (2, 37)
+    assert batch["encoder_input"]["images"].shape == (2, 3, 3, 3, 28, 28)
+    assert batch["encoder_input"]["aspect_ratio"].shape == (2, 3, 2)
+    assert batch["encoder_mask"].shape == (2, 37, 3 * 3 * 5)
+    assert not batch["encoder_mask"][1].any()
