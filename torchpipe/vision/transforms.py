@@ -103,7 +103,8 @@ class CLIPImageTransform:
 
     def _normalized(self, pixels: torch.Tensor) -> torch.Tensor:
         if self.mean is not None and self.std is not None:
-            pixels = (pixels - pixels.new_tensor(self.mean)[:, None, None]) / pixels.new_tensor(self.std)[:, None, None]
+            mean, std = (pixels.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+            pixels = pixels.sub(mean).div_(std)
         return pixels.to(self.dtype)
 
 
