@@ -186,10 +186,10 @@ def test_a_conversation_without_messages_is_refused(family: str, build: Callable
 
 
 @pytest.mark.parametrize("family", BUILDERS)
-def test_an_image_is_refused_by_a_text_format(family: str, build: Callable[..., Any]) -> None:
+def test_a_row_with_an_image_is_refused_by_a_tokenizer_alone(family: str, build: Callable[..., Any]) -> None:
     image = Message("user", [{"type": "image", "content": None}, {"type": "text", "content": "what?"}])
     with pytest.raises(DataError, match=r"Message 0 \(user\) holds an image"):
-        build(family).tokenize_messages([image, CHAT[1]])
+        build(family)({"messages": [image, CHAT[1]]})
 
 
 @pytest.mark.parametrize("family", BUILDERS)
