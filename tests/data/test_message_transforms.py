@@ -371,3 +371,11 @@ def test_openai_refuses_a_weight_between() -> None:
     row["messages"][1]["weight"] = 0.5
     with pytest.raises(DataError, match=r"The weight of turn 1 \('assistant'\) is 0.5"):
         OpenAIToMessages()(row)
+
+
+def test_sharegpt_turns_lose_nothing_and_weight_zero_is_not_trained():
+    row = {"conversations": [{"from": "human", "value": "u"}, {"from": "gpt", "value": "a", "weight": 0}]}
+    assert ShareGPTToMessages()(row)["messages"][1].masked
+    row["conversations"][1] = {"from": "gpt", "value": "a", "reasoning_content": "because"}
+    with pytest.raises(DataError, match=r"Turn 1 \('assistant'\) holds reasoning in 'reasoning_content'"):
+        ShareGPTToMessages()(row)

@@ -14,7 +14,15 @@ from torchpipe.data.columns import not_text, resolve_column_map, text_cell
 from torchpipe.data.image_tags import check_image_tag, place_images
 from torchpipe.data.images import image_reader
 from torchpipe.data.messages import MaskingStrategy, Message, Role, resolve_masking_strategy
-from torchpipe.data.turns import as_system_prompt, finished, openai_messages, speaker_and_text, turns_of
+from torchpipe.data.turns import (
+    as_system_prompt,
+    finished,
+    is_untrained,
+    openai_messages,
+    refuse_lost_fields,
+    speaker_and_text,
+    turns_of,
+)
 from torchpipe.errors import ConfigError, DataError
 
 # The prompts of Stanford Alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT; Apache-2.0), which models were
@@ -193,7 +201,8 @@ class ShareGPTToMessages:
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [...]}``, one for each turn."""
-        messages = []
+        messages: list[Message] = []
+        untrained: list[Message] = []
         for index, turn in enumerate(turns_of(sample, self.column_map["conversations"], "conversations")):
             speaker, text = speaker_and_text(
                 turn, index, ("from", "value"), other=("role", "content"), other_style="openai"
@@ -207,14 +216,17 @@ class ShareGPTToMessages:
                 )
             if not isinstance(text, str):
                 raise DataError(f"The 'value' of turn {index} (from {speaker!r}) {not_text(text)}")
+            refuse_lost_fields(turn, index, role)
             messages.append(Message(role, text))
+            if is_untrained(turn, index, role):
+                untrained.append(messages[-1])
         if (column := self.column_map["image"]) in sample:
             images = self.images.images(sample[column], column)
             asking = [message for message in messages if message.role == "user"]
             contents = place_images([m.text_content for m in asking], image_tag=self.image_tag, images=images)
             for message, content in zip(asking, contents, strict=True):
                 message.content = content
-        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
+        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)}
 
 
 class OpenAIToMessages:
