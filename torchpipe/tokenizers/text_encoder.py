@@ -1,12 +1,13 @@
 """Tokenizers of a text encoder (T5, CLIP): one text to ids of at most a fixed length."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 
-class TextEncoderTokenizer:
+class TextEncoderTokenizer(ABC):
     """Text to ids that end with an end token, cut to ``max_seq_len``; also a transform of rows with ``text``.
 
     Args:
@@ -48,8 +49,9 @@ class TextEncoderTokenizer:
             rest["num_truncated"] = len(tokens) - self.max_seq_len
         return {**rest, "tokens": self._cut(tokens)}
 
+    @abstractmethod
     def _whole(self, text: str) -> list[int]:
-        raise NotImplementedError
+        """All ids of ``text``, with what starts and ends it."""
 
     def _cut(self, tokens: list[int]) -> list[int]:
         if len(tokens) <= self.max_seq_len:
