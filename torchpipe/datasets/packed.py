@@ -36,6 +36,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     [documents], which sums to s; padding is one more document, the last.
 
     Attributes:
+        name: what errors call the samples.
         counts: what became of the samples.
         samples: what was packed, to look at it again (:mod:`torchpipe.audit`); None for a list, whose tokens need not
             be held twice, and in a copy for another process.
@@ -65,6 +66,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self.max_seq_len = max_seq_len
         self.padding_idx = padding_idx
         self.counts = SampleCounts(filtered_rows=getattr(ds, "num_filtered", 0))
+        self.name = str(getattr(ds, "name", type(ds).__name__))
         self.samples = None if isinstance(ds, list | tuple) else ds
         self._tokens = array("i")
         self._labels = array("i")
@@ -88,7 +90,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             try:
                 packs += planner.push(index, len(tokens))
             except DataError as error:
-                raise located(error, getattr(ds, "name", type(ds).__name__)) from None
+                raise located(error, self.name) from None
             self._tokens.extend(tokens)
             self._labels.extend(labels)
             self._offsets.append(len(self._tokens))
