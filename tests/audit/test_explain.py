@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from torchpipe.audit import explain, explain_config
 from torchpipe.audit.explanation import DocumentView
@@ -15,7 +16,9 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data import Message
 from torchpipe.datasets import PackedDataset, SFTDataset, sft_dataset
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.models.llama3_2_vision import Llama3VisionTransform
 from torchpipe.models.tiny import tiny_tokenizer
+from torchpipe.tokenizers.families import GEMMA, GEMMA_TURNS
 
 Chats = Callable[..., Any]
 
@@ -248,3 +251,43 @@ def test_a_format_may_point_the_reader_somewhere(chats: Chats) -> None:
     tokenizer.chat_format = replace(tokenizer.chat_format, hint="The turn format is a template.")
     assert explain(dataset, tokenizer).notes == ("The turn format is a template.",)
     assert "note: The turn format is a template." in explain(dataset, tokenizer).to_text()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_joined_data_sets_name_the_one_that_a_row_stands_in(chats: Chats, packed: bool) -> None:
+    first, second = (chats([f"{word} {i}" for i in range(9)]).name for word in ("one", "two"))
+    config = {**config_for(first), "dataset": [config_for(file, packed=packed)["dataset"] for file in (first, second)]}
+    whole = explain_config(config, rows=[-1])
+    assert whole.num_rows is not None
+    last = whole.num_rows - 1
+    for found in (whole, explain_config(config, rows=[0, last])):
+        row = found.rows[-1]
+        assert (row.index, row.source) == (last, second)
+        assert row.documents[-2 if packed else 0].sample == 8
+        assert row.documents[0].traced
+        assert "two 8" in "".join(token.piece.text for document in row.documents for token in document.tokens)
+        assert f" of {second}" in found.to_text()
+    assert explain_config(config).rows[0].source == first
+
+
+def test_a_gemma_tokenizer_without_a_template_is_pointed_to_its_turns() -> None:
+    assert "torchpipe.models.gemma.GemmaChatTemplate" in GEMMA.hint
+    assert GEMMA_TURNS.hint == ""
+
+
+def test_rows_with_pictures_show_their_tokens(llama3_tokenizer_file: Path) -> None:
+    picture = {"type": "image", "content": Image.new("RGB", (30, 20))}
+    chat = [
+        Message("user", [picture, {"type": "text", "content": "What is it?"}], masked=True),
+        Message("assistant", "A"),
+    ]
+    transform = Llama3VisionTransform(str(llama3_tokenizer_file), tile_size=28, patch_size=14, mask_policy="sampled")
+    source: Any = [{"messages": chat}]
+    dataset = SFTDataset(source=source, message_transform=dict, model_transform=transform)  # pyright: ignore
+    found = explain(dataset)
+    (document,) = found.rows[0].documents
+    assert text_of(document, trained=True) == "A<|eot_id|>"
+    assert "⟦<|image|>⟧" in [token.piece.shown for token in document.tokens]
+    assert [message.num_images for message in document.messages or ()] == [1, 0]
+    assert (found.decided_by["chat_format"], found.decided_by["mask_policy"]) == ("llama3", "sampled")
+    assert "0 user, masked, 1 image" in found.to_text()

@@ -92,7 +92,7 @@ def test_packed_says_whether_the_rows_are_packs():
 def test_packed_and_unpacked_do_not_mix():
     packed = PackedDataset(Numbers(0, 2), max_seq_len=2)
     for other in (Numbers(0, 2), ConcatDataset([Numbers(0, 2)])):
-        with pytest.raises(ValueError, match=r"0 \(PackedDataset\) is packed; 1 \(\w+\) is not packed"):
+        with pytest.raises(ValueError, match=r"0 \(Numbers\) is packed; 1 \(\w+\) is not packed"):
             ConcatDataset([packed, other])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from torchpipe.audit.pieces import Pieces, whole_decoder
 from torchpipe.data import Message
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.models.gemma import GemmaTokenizer, gemma_tokenizer
@@ -240,3 +241,47 @@ def test_a_template_that_spells_the_formats_own_tokens_is_refused(family: str, f
 def test_chatml_as_a_template_of_qwen_is_refused(files: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"ChatMLTemplate spells '<\|im_(start|end)\|>', which the qwen2_5 format"):
         qwen2_5_tokenizer(files["qwen2_5"], prompt_template="torchpipe.data.ChatMLTemplate")
+
+
+TURNS = [
+    Message("user", "Was ist 2 + 2?\n", masked=True),
+    Message("assistant", " Vier 🦙, <s> <|im_end|>."),
+    Message("user", "Und 3 + 3?", masked=True),
+    Message("assistant", "Sechs."),
+]
+
+
+@pytest.mark.parametrize("family", sorted(BUILDERS))
+@pytest.mark.parametrize("policy", ["message", "sampled"])
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("max_seq_len", [None, 30, 7])
+def test_the_trace_agrees_with_tokens_and_mask(
+    build: Callable[..., Any], family: str, policy: str, ends: bool, max_seq_len: int | None
+) -> None:
+    tokenizer = copy.copy(build(family))
+    tokenizer.mask_policy, tokenizer.max_seq_len = policy, max_seq_len
+    for start in (True, False):
+        flags = {"add_end_tokens": ends, "add_start_tokens": start}
+        tokens, mask, trace = tokenizer.tokenize_messages(TURNS, **flags, trace=True)
+        assert (tokens, mask) == tokenizer.tokenize_messages(TURNS, **flags)
+        assert len(trace) == len(tokens)
+        assert (~trace.trained).tolist() == mask
+        for token, origin in zip(tokens, trace, strict=True):
+            if origin.kind in ("document_start", "document_end"):
+                assert token in (tokenizer.bos_id, tokenizer.eos_id)
+
+
+@pytest.mark.parametrize("family", sorted(BUILDERS))
+def test_what_explain_shows_of_each_token_joined_is_the_row(build: Callable[..., Any], family: str) -> None:
+    tokenizer = build(family)
+    tokens, _ = tokenizer.tokenize_messages(TURNS)
+    pieces = Pieces(tokenizer)(tokens)
+    assert len(pieces) == len(tokens)
+    joined, decoded = "".join(piece.text for piece in pieces), whole_decoder(tokenizer)(tokens)
+    if (
+        tokenizer.chat_format.files == "sentencepiece"
+    ):  # decoding leaves out the space that the model puts before a text
+        joined, decoded = joined.replace(" ", ""), decoded.replace(" ", "")
+    assert joined == decoded
+    assert [piece.control for piece in pieces] == [token in tokenizer.special_tokens.values() for token in tokens]
+    assert "🦙" in "".join(piece.text for piece in pieces)

@@ -1,5 +1,6 @@
 """A tokenizer tells of each token which message it is from, and why it is or is not trained."""
 
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from torchpipe.data import Message
 from torchpipe.data.prompt_templates import PromptTemplate
 from torchpipe.models.llama3 import llama3_tokenizer
+from torchpipe.models.phi3 import phi3_mini_tokenizer
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.tokenizers.render import MaskPolicy
 
@@ -92,3 +94,20 @@ def test_a_rank_file_tells_the_bytes_of_a_token(llama3_tokenizer_file: object) -
 
 def test_a_tokenizer_json_does_not_tell_them(llama3_tokenizer_json: object) -> None:
     assert llama3_tokenizer(str(llama3_tokenizer_json)).token_bytes(0) is None
+
+
+def test_what_stands_for_an_image_says_so(llama3_tokenizer_file: object) -> None:
+    picture = {"type": "image", "content": "unread"}
+    chat = [Message("user", [picture, {"type": "text", "content": "?"}]), Message("assistant", "A")]
+    tokens, mask, trace = llama3_tokenizer(str(llama3_tokenizer_file)).tokenize_messages(chat, trace=True)
+    image = tokens.index(128_256)
+    assert (mask[image], trace[image].kind, trace[image].reason) == (True, "media", "stands for an image")
+
+
+def test_documents_of_phi3_are_traced_as_they_are_written(shared_data: Path) -> None:
+    tokenizer = phi3_mini_tokenizer(str(shared_data / "tokenizers" / "mistral" / "tokenizer.model.v1"))
+    chat = [Message("user", "a", masked=True), Message("assistant", "b")] * 2
+    tokens, mask, trace = tokenizer.tokenize_messages(chat, add_end_tokens=True, trace=True)
+    assert len(trace) == len(tokens)
+    assert (~trace.trained).tolist() == mask
+    assert [origin.kind for origin in trace].count("document_end") == 2

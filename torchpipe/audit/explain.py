@@ -9,7 +9,7 @@ from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.messages import Message
-from torchpipe.datasets import PackedDataset, SFTDataset, instantiate_dataset
+from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
 from torchpipe.errors import ConfigError, DataError, located
 
@@ -86,7 +86,7 @@ def explain_config(
     with first_packs(num_packs) as asked:
         dataset = instantiate_dataset(cfg[section], tokenizer, caller_globals={})
     unfinished = bool(asked.unfinished)
-    parts = dataset.datasets if hasattr(dataset, "locate") else [dataset]
+    parts = dataset.datasets if isinstance(dataset, ConcatDataset) else [dataset]
     if not all(any(one is part for part in parts) for one in asked.unfinished):
         # Something stands on top of a shortened data set: what that makes of it may depend on its length.
         unfinished = False

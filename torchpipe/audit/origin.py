@@ -6,13 +6,13 @@ from typing import Any
 
 from torchpipe.data.messages import MaskingStrategy, Message
 from torchpipe.data.trace import TokenTrace
-from torchpipe.datasets import MaskedMessages, PackedDataset, SFTDataset
+from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset
 from torchpipe.errors import located
 
 
 def locate(dataset: Any, index: int) -> tuple[Any, int]:
     """The data set that a row of joined data sets belongs to, and its number there."""
-    while hasattr(dataset, "locate"):
+    while isinstance(dataset, ConcatDataset):
         dataset, index = dataset.locate(index)
     return dataset, index
 
@@ -79,12 +79,13 @@ def decided_by(message_transform: Any, tokenizer: Any) -> dict[str, Any]:
     inner = message_transform.message_transform if isinstance(message_transform, MaskedMessages) else message_transform
     strategy = getattr(message_transform, "masking_strategy", None)
     template = getattr(tokenizer, "prompt_template", None)
+    inner_tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a multimodal transform holds one
     return {
         "message_transform": _name(inner),
         "masking_strategy": strategy.value if isinstance(strategy, MaskingStrategy) else strategy,
         "tokenizer": _name(tokenizer),
-        "chat_format": getattr(getattr(tokenizer, "chat_format", None), "name", None),
-        "mask_policy": getattr(tokenizer, "mask_policy", None),
+        "chat_format": getattr(getattr(inner_tokenizer, "chat_format", None), "name", None),
+        "mask_policy": getattr(inner_tokenizer, "mask_policy", None),
         "prompt_template": _name(template),
         "max_seq_len": getattr(tokenizer, "max_seq_len", None),
     }

@@ -23,6 +23,7 @@ class ConcatDataset(Dataset[Any]):
 
     Attributes:
         packed: whether the rows are packs.
+        datasets: the parts.
         name: what errors call it: the names of its parts.
         num_filtered: rows that the parts' filters left out.
         counts: what became of the samples, where every part has counted already (packed data sets have).
@@ -59,7 +60,7 @@ class ConcatDataset(Dataset[Any]):
         self.packed = kinds[0]
         self.name = " + ".join(names)
         self.num_filtered = sum(getattr(dataset, "num_filtered", 0) for dataset in datasets)
-        self._datasets = list(datasets)
+        self.datasets = list(datasets)
         self._ends = list(accumulate(len(dataset) for dataset in datasets))
         counts = [getattr(dataset, "counts", None) for dataset in datasets]
         counted = [count for count in counts if isinstance(count, SampleCounts)]
@@ -70,16 +71,21 @@ class ConcatDataset(Dataset[Any]):
         return self._ends[-1]
 
     def __getitem__(self, index: int) -> Any:
+        dataset, row = self.locate(index)
+        return dataset[row]
+
+    def locate(self, index: int) -> tuple[RandomAccessDataSource[Any], int]:
+        """The part that a row stands in, and the row's number there."""
         index = int(index)
         if not -len(self) <= index < len(self):
-            sizes = " + ".join(str(len(dataset)) for dataset in self._datasets)
+            sizes = " + ".join(str(len(dataset)) for dataset in self.datasets)
             raise IndexError(
-                f"Row {index} was asked for, and the {len(self._datasets)} data sets {self.name} have {len(self)} rows "
+                f"Row {index} was asked for, and the {len(self.datasets)} data sets {self.name} have {len(self)} rows "
                 f"({sizes})."
             )
         index %= len(self)
         part = bisect_right(self._ends, index)
-        return self._datasets[part][index - (self._ends[part - 1] if part else 0)]
+        return self.datasets[part], index - (self._ends[part - 1] if part else 0)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))

@@ -81,6 +81,8 @@ _GEMMA_EOS = Control("<eos>", aliases=("</s>",))
 GEMMA = replace(
     LLAMA2,
     name="gemma",
+    hint="This is Gemma's bare text. For the turns of its instruction-tuned models, give the tokenizer "
+    "prompt_template: torchpipe.models.gemma.GemmaChatTemplate.",
     control_pieces=GEMMA_CONTROL_PIECES,
     document_start=(_GEMMA_BOS,),
     document_end=(_GEMMA_EOS,),
@@ -95,6 +97,7 @@ GEMMA = replace(
 GEMMA_TURNS = replace(
     GEMMA,
     name="gemma_turns",
+    hint="",
     header=(Control("<start_of_turn>"), Slot.ROLE, "\n"),
     turn_end=(Control("<end_of_turn>"),),
     separator=("\n",),

@@ -232,7 +232,9 @@ class ChatFormatTokenizer:
         """The conversation is rendered once more, so that tokenising without a trace pays nothing for it."""
         if self.prompt_template is not None:
             messages = self.prompt_template(list(messages), inference=not add_end_tokens)
-        segments = render(messages, self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens)
+        segments = render(
+            messages, encoder or self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens
+        )
         tokens, mask = tokens_and_mask(segments, messages, self.mask_policy)
         last = len(kept_tokens) - 1
         replaced = last >= 0 and (tokens[last], mask[last]) != (kept_tokens[last], kept_mask[last])

@@ -45,6 +45,8 @@ def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:
         return _UNTRAINED_ANYWAY.get(kind, f"{_words(kind)} of the document")
     if message.masked:
         return "message masked"
+    if kind is Kind.MEDIA:
+        return "stands for an image"
     return f"{_words(kind)} (mask_policy {policy})"
 
 
