@@ -232,6 +232,23 @@ def imports(bench: Bench) -> list[Result]:
     ]
 
 
+def first_look(bench: Bench) -> list[Result]:
+    """``torchpipe explain`` over the imports that reading a data set takes anyway."""
+    measures = [lambda what=what: bench.run("torchpipe", "explain_time.py", what) for what in ("explain", "imports")]
+    bench.taking_turns(measures, 1)
+    ours, theirs = ([1000 * run["seconds"] for run in runs] for runs in bench.taking_turns(measures, MANY))
+    return [
+        Result(
+            what="explain -n 1 of configs/tiny/sft.yaml, ms over import torch, omegaconf, datasets",
+            ours=ours,
+            theirs=theirs,
+            higher_is_better=False,
+            goal=1.3,
+            note="Wall time of a process: the first pack of the embedded chats, printed token by token.",
+        )
+    ]
+
+
 def machine() -> str:
     """What the figures were measured on."""
     cpu = platform.processor() or platform.machine()
@@ -258,7 +275,7 @@ def main() -> None:
         bench = Bench(torchtune_python(), Path(scratch))
         where = machine()
         results: list[Result] = []
-        for measure in (training_steps, reading_rows, collating, loss_memory, imports):
+        for measure in (training_steps, reading_rows, collating, loss_memory, imports, first_look):
             print(f"measuring {measure.__name__.replace('_', ' ')} ...", file=sys.stderr, flush=True)
             results += measure(bench)
     minutes = (time.monotonic() - start) / 60

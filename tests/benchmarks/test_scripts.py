@@ -48,3 +48,7 @@ def test_every_collater_is_timed(repository: Path):
     times = run(repository, "collate.py", "torchpipe")
     assert len(times) == 6
     assert all(milliseconds > 0 for milliseconds in times.values())
+
+
+def test_explaining_a_pack_is_timed_beside_the_imports(repository: Path):
+    assert all(run(repository, "explain_time.py", what)["seconds"] > 0 for what in ("explain", "imports"))
