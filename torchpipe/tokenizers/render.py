@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
@@ -34,11 +34,14 @@ class Kind(Enum):
     DOCUMENT_END = "document_end"
 
 
-_SAMPLED = frozenset({Kind.CALL_PREFIX, Kind.CONTENT, Kind.CALL_SUFFIX, Kind.TURN_END})
-_TRAINED_KINDS: Mapping[MaskPolicy, frozenset[Kind]] = {
-    "message": _SAMPLED | {Kind.HEADER, Kind.SEPARATOR},
+# Tuples: an enum's members hash slowly, and are compared by identity first.
+_SAMPLED = (Kind.CONTENT, Kind.TURN_END, Kind.CALL_PREFIX, Kind.CALL_SUFFIX)
+_TRAINED_KINDS: Mapping[MaskPolicy, tuple[Kind, ...]] = {
+    "message": (*_SAMPLED, Kind.HEADER, Kind.SEPARATOR),
     "sampled": _SAMPLED,
 }
+_SHORT_TEXT, _MAX_SHORT_TEXTS = 16, 1000
+"""Of messages in several parts, so many texts of so few characters are encoded once and kept."""
 
 
 class Segment(NamedTuple):
@@ -69,6 +72,7 @@ class FormatEncoder:
         self._encode = encode
         self._control_tokens = control_tokens
         self._headers: dict[str, list[int]] = {}
+        self._short_texts: dict[tuple[str, bool], list[int]] = {}
         self.control_texts: set[str] = set()
         self.document_start = self._fill(chat_format.document_start)
         self.call_prefix = self._fill(chat_format.call_prefix)
@@ -81,6 +85,9 @@ class FormatEncoder:
         self.result_prefix = self._fill(chat_format.result_prefix)
         self.next_result_prefix = self._fill((*chat_format.result_separator, *chat_format.result_prefix))
         self.result_suffix = self._fill(chat_format.result_suffix)
+        self.has_turns = bool(chat_format.header or chat_format.turn_end)
+        self.trims = chat_format.dummy_prefix != "keep"
+        self.trims_all = chat_format.dummy_prefix == "trim"
         self._reasoning = {control.text: self.control_id(control) for control in chat_format.reasoning}
         self._reasoning_split = re.compile(f"({'|'.join(map(re.escape, self._reasoning))})")
         for role in chat_format.roles:  # a control token that is missing is reported here, not at the first row
@@ -92,70 +99,75 @@ class FormatEncoder:
             self._headers[role] = self._fill(self.chat_format.header, role)
         return self._headers[role]
 
-    def check_role(self, message: Message, index: int) -> None:
-        """None, where the format has a place for the message's role.
+    def refuse_role(self, message: Message, index: int) -> None:
+        """Raises the error of a message whose role has no place in the format.
 
         Raises:
-            DataError: it has none.
+            DataError: always.
         """
-        if message.role not in self.chat_format.roles:
-            raise DataError(
-                f"Message {index} is a {message.role!r} message, and the {self.chat_format.name} format has no place "
-                f"for one: it has {listed(self.chat_format.roles)}. Change the role in a message transform, or drop "
-                "the row with filter_fn."
-            )
+        raise DataError(
+            f"Message {index} is a {message.role!r} message, and the {self.chat_format.name} format has no place for "
+            f"one: it has {listed(self.chat_format.roles)}. Change the role in a message transform, or drop the row "
+            "with filter_fn."
+        )
 
     def is_result(self, message: Message) -> bool:
         """Whether the message is the result of a call, in a format that marks results."""
         return bool(self.result_prefix) and message.role in ("tool", "ipython")
 
-    def parts(self, message: Message, index: int, *, trim: bool = False) -> list[Segment]:
-        """A message's texts and images in order, in a format that has a place for images; else its content.
+    def add_content(self, segments: list[Segment], message: Message, index: int, trim: bool) -> None:
+        """Adds a message's texts and images in order. Texts with no image between them are taken together.
 
-        Texts with no image between them are taken together, as in :meth:`content`.
+        Args:
+            segments: what they are added to.
+            message: the message. Its text parts are encoded apart, as one text where white space is stripped.
+            index: its place in the conversation.
+            trim: leave out the space that the model puts before a text.
+
+        Raises:
+            DataError: the message holds an image, and the format has no place for one.
         """
+        texts = [part["content"] for part in message.content if part["type"] == "text"]
+        if len(texts) == len(message.content):
+            segments.append(Segment(Kind.CONTENT, index, self._texts(texts, message.role, trim)))
+            return
         image = self.chat_format.image
-        if image is None or not message.contains_media:
-            return [Segment(Kind.CONTENT, index, self.content(message, index, trim=trim))]
-        segments: list[Segment] = []
+        if image is None:
+            raise DataError(
+                f"Message {index} ({message.role}) holds an image, and the {self.chat_format.name} text format has no "
+                "place for one. Drop the row with filter_fn, or use a multimodal transform."
+            )
         for is_image, run in groupby(message.content, key=lambda part: part["type"] == "image"):
             if is_image:
                 segments += [Segment(Kind.MEDIA, index, self._fill(image(part))) for part in run]
             else:
                 texts = [part["content"] for part in run]
-                segments.append(Segment(Kind.CONTENT, index, self._texts(texts, message.role, trim=trim)))
-        return segments
+                segments.append(Segment(Kind.CONTENT, index, self._texts(texts, message.role, trim)))
 
-    def content(self, message: Message, index: int, *, trim: bool = False) -> list[int]:
-        """Ids of a message's text. Its text parts are encoded apart, as one text where white space is stripped.
-
-        Args:
-            message: the message.
-            index: its place in the conversation, for errors.
-            trim: leave out the space that the model puts before a text.
-
-        Raises:
-            DataError: the message holds something other than text.
-        """
-        texts = [part["content"] for part in message.content if part["type"] == "text"]
-        if len(texts) != len(message.content):
-            raise DataError(
-                f"Message {index} ({message.role}) holds an image, and the {self.chat_format.name} text format has no "
-                "place for one. Drop the row with filter_fn, or use a multimodal transform."
-            )
-        return self._texts(texts, message.role, trim=trim)
-
-    def _texts(self, texts: list[str], role: str, *, trim: bool) -> list[int]:
-        if self.chat_format.whitespace == "strip":
-            texts = _stripped(texts)
-        elif self.chat_format.whitespace == "strip_end_of_parts":
+    def _texts(self, texts: list[str], role: str, trim: bool) -> list[int]:
+        whitespace = self.chat_format.whitespace
+        if whitespace == "strip_end_of_parts":
             texts = [text.rstrip(" ") for text in texts]
+        elif whitespace == "strip":
+            texts = _stripped(texts)
         if self._reasoning and role == "assistant":
             return [token_id for text in texts for token_id in self._with_reasoning(text)]
-        options: dict[str, Any] = {"trim_leading_whitespace": True} if trim else {}
         if len(texts) == 1:
-            return self._encode(texts[0], **options)
-        return [token_id for text in texts for token_id in self._encode(text, **options)]
+            return self._encode(texts[0], trim_leading_whitespace=True) if trim else self._encode(texts[0])
+        ids: list[int] = []
+        for text in texts:
+            ids += self._encode_part(text, trim)
+        return ids
+
+    def _encode_part(self, text: str, trim: bool) -> list[int]:
+        # A prompt template writes the same few short texts around every message.
+        is_short = len(text) <= _SHORT_TEXT
+        if is_short and (text, trim) in self._short_texts:
+            return self._short_texts[text, trim]
+        ids = self._encode(text, trim_leading_whitespace=True) if trim else self._encode(text)
+        if is_short and len(self._short_texts) < _MAX_SHORT_TEXTS:
+            self._short_texts[text, trim] = ids
+        return ids
 
     def control_id(self, control: Control) -> int:
         """The id of a control token that the format writes.
@@ -204,6 +216,8 @@ class FormatEncoder:
 
 def _stripped(texts: Sequence[str]) -> list[str]:
     """The texts without the white space that their whole begins and ends with."""
+    if len(texts) == 1:
+        return [texts[0].strip()]
     kept = list(texts)
     while kept and not kept[0].strip():
         del kept[0]
@@ -236,66 +250,75 @@ def render(
     last = len(messages) - 1
     before: Message | None = None
     for index, message in enumerate(messages):
-        encoder.check_role(message, index)
+        from_assistant = message.role == "assistant"
+        if message.role not in chat_format.roles:
+            encoder.refuse_role(message, index)
         starts_exchange = before is None or before.role == "assistant"
-        if add_start_tokens if before is None else starts_exchange and chat_format.document_per_exchange:
+        if starts_exchange and (add_start_tokens if before is None else chat_format.document_per_exchange):
             segments.append(Segment(Kind.DOCUMENT_START, -1, encoder.document_start))
-        segments += _opening(message, index, before, encoder)
-        trim = chat_format.dummy_prefix == "trim" or (
-            chat_format.dummy_prefix == "trim_within_exchange" and not starts_exchange and not _ends_in_space(before)
-        )
-        segments += encoder.parts(message, index, trim=trim)
+        if encoder.has_turns or message.ipython:
+            _open(segments, message, index, before, encoder)
+        trim = encoder.trims and (encoder.trims_all or not (starts_exchange or _ends_in_space(before)))
+        encoder.add_content(segments, message, index, trim)
         if index < last:
-            segments += _closing(message, index, messages[index + 1], encoder)
+            if encoder.has_turns or from_assistant:
+                _close(segments, message, index, messages[index + 1], encoder)
         elif add_end_tokens:
-            segments += _end(message, index, encoder)
-        elif chat_format.closes_prompt and message.role != "assistant":
-            segments += _closing(message, index, None, encoder)
+            _end(segments, message, index, encoder)
+        elif chat_format.closes_prompt and not from_assistant:
+            _close(segments, message, index, None, encoder)
         before = message
     return segments
 
 
-def _opening(message: Message, index: int, before: Message | None, encoder: FormatEncoder) -> Iterator[Segment]:
-    """What stands before a message's content."""
-    shares_turn = encoder.is_result(message) and before is not None and encoder.is_result(before)
+def _open(
+    segments: list[Segment], message: Message, index: int, before: Message | None, encoder: FormatEncoder
+) -> None:
+    """Adds what stands before a message's content."""
+    is_result = encoder.is_result(message)
+    shares_turn = is_result and before is not None and encoder.is_result(before)
     if not shares_turn:
-        yield Segment(Kind.HEADER, index, encoder.header(message.role))
-    if encoder.is_result(message):
-        yield Segment(Kind.HEADER, index, encoder.next_result_prefix if shares_turn else encoder.result_prefix)
+        segments.append(Segment(Kind.HEADER, index, encoder.header(message.role)))
+    if is_result:
+        prefix = encoder.next_result_prefix if shares_turn else encoder.result_prefix
+        segments.append(Segment(Kind.HEADER, index, prefix))
     if message.ipython:
-        yield Segment(Kind.CALL_PREFIX, index, encoder.call_prefix)
+        segments.append(Segment(Kind.CALL_PREFIX, index, encoder.call_prefix))
 
 
-def _closing(message: Message, index: int, after: Message | None, encoder: FormatEncoder) -> Iterator[Segment]:
-    """What stands after the content of a message that the conversation goes on from."""
-    yield from _suffix(message, index, encoder)
-    if encoder.is_result(message) and after is not None and encoder.is_result(after):
+def _close(
+    segments: list[Segment], message: Message, index: int, after: Message | None, encoder: FormatEncoder
+) -> None:
+    """Adds what stands after the content of a message that the conversation goes on from."""
+    _add_suffix(segments, message, index, encoder)
+    if after is not None and encoder.is_result(message) and encoder.is_result(after):
         return
-    yield Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more)
-    yield Segment(Kind.SEPARATOR, index, encoder.separator)
+    segments.append(Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more))
+    if encoder.separator:
+        segments.append(Segment(Kind.SEPARATOR, index, encoder.separator))
     if encoder.chat_format.document_per_exchange and message.role == "assistant":
-        yield _document_end(index, encoder)
+        segments.append(_document_end(index, encoder))
 
 
-def _end(message: Message, index: int, encoder: FormatEncoder) -> Iterator[Segment]:
-    """What stands after the content of the last message."""
+def _end(segments: list[Segment], message: Message, index: int, encoder: FormatEncoder) -> None:
+    """Adds what stands after the content of the last message."""
     chat_format = encoder.chat_format
-    yield from _suffix(message, index, encoder)
+    _add_suffix(segments, message, index, encoder)
+    turn_end = encoder.turn_end if message.eot else encoder.turn_end_more
     if chat_format.last_turn_end is not None:
-        yield Segment(Kind.TURN_END, index, encoder.last_turn_end)
-    else:
-        yield Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more)
+        turn_end = encoder.last_turn_end
+    segments.append(Segment(Kind.TURN_END, index, turn_end))
     if chat_format.separator_after_last:
-        yield Segment(Kind.SEPARATOR, index, encoder.separator)
+        segments.append(Segment(Kind.SEPARATOR, index, encoder.separator))
     if message.role == "assistant" or not chat_format.document_per_exchange:
-        yield _document_end(index, encoder)
+        segments.append(_document_end(index, encoder))
 
 
-def _suffix(message: Message, index: int, encoder: FormatEncoder) -> Iterator[Segment]:
+def _add_suffix(segments: list[Segment], message: Message, index: int, encoder: FormatEncoder) -> None:
     if message.ipython:
-        yield Segment(Kind.CALL_SUFFIX, index, encoder.call_suffix)
-    if encoder.is_result(message):
-        yield Segment(Kind.TURN_END, index, encoder.result_suffix)
+        segments.append(Segment(Kind.CALL_SUFFIX, index, encoder.call_suffix))
+    elif encoder.is_result(message):
+        segments.append(Segment(Kind.TURN_END, index, encoder.result_suffix))
 
 
 def _document_end(index: int, encoder: FormatEncoder) -> Segment:
