@@ -1,6 +1,6 @@
 """Order, batches and collaters: what a step holds follows from its number."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from hypothesis import given
@@ -83,3 +83,31 @@ def test_moving_and_counting_a_batch() -> None:
     moved = to_device(batch, torch.device("cpu"))
     assert moved["name"] == "x"
     assert torch.equal(moved["labels"], batch["labels"])
+
+
+class Sizes(NamedTuple):
+    rows: torch.Tensor
+    columns: int
+
+
+def test_what_a_batch_holds_inside_is_moved_too() -> None:
+    here, there = torch.ones(2), torch.device("meta")
+    images = [[here], [here, here]]
+    encoder_input = {"vision": {"images": images, "sizes": Sizes(here, 3)}, "pair": (here, "x"), "none": None}
+    batch = {"tokens": here, "encoder_input": encoder_input}
+    moved = to_device(batch, there)
+    vision = moved["encoder_input"]["vision"]
+    assert [[tensor.device for tensor in row] for row in vision["images"]] == [[there], [there, there]]
+    assert isinstance(vision["sizes"], Sizes)
+    assert (vision["sizes"].rows.device, vision["sizes"].columns) == (there, 3)
+    assert (moved["encoder_input"]["pair"][0].device, moved["encoder_input"]["pair"][1]) == (there, "x")
+    assert moved["encoder_input"]["none"] is None
+    assert batch == {"tokens": here, "encoder_input": encoder_input}, "the batch is not changed"
+    assert images[0][0] is here
+
+
+def test_a_packed_mask_is_moved_as_one_thing() -> None:
+    mask = PackedMask(torch.tensor([0, 2, 4], dtype=torch.int32), 2, (2, 2))
+    moved = to_device({"mask": mask}, torch.device("meta"))["mask"]
+    assert isinstance(moved, PackedMask)
+    assert (moved.cu_seqlens.device, moved.lens) == (torch.device("meta"), (2, 2))

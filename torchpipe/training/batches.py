@@ -75,8 +75,28 @@ def collater(
 
 
 def to_device(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """The batch with everything that has a ``to`` moved to ``device``."""
-    return {key: value.to(device) if hasattr(value, "to") else value for key, value in batch.items()}
+    """The batch with everything that has a ``to`` moved to ``device``, inside dicts, lists and tuples too.
+
+    The batch and what it holds stay as they are. Numbers, strings and other things without a ``to`` are kept.
+
+    >>> batch = {"tokens": torch.ones(2), "encoder_input": {"images": [torch.ones(3)]}}
+    >>> to_device(batch, torch.device("meta"))["encoder_input"]["images"][0].device
+    device(type='meta')
+    """
+    return {key: _moved(value, device) for key, value in batch.items()}
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if hasattr(value, "to"):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: _moved(inner, device) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved(inner, device) for inner in value]
+    if isinstance(value, tuple):
+        moved = [_moved(inner, device) for inner in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+    return value
 
 
 def num_trained(batch: Mapping[str, Any]) -> int:
