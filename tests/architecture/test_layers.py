@@ -38,6 +38,7 @@ LIBRARY_ONLY_IN: dict[str, set[str]] = {
 # Files at the paths where torchtune has a name, which is defined elsewhere. They hold nothing else, and may point
 # anywhere (see test_reexports.py). The files are relative to the package.
 REEXPORTS = {
+    "models/clip/inference/_transform.py",
     "modules/tokenizers.py",
     "modules/transforms/tokenizers.py",
     "modules/transforms/__init__.py",

@@ -46,6 +46,13 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
     "canvases given": {"tile_size": 128, "possible_resolutions": [(128, 384), (256, 256), (384, 128)]},
 }  # fmt: skip
 
+# Of the exportable transform; "bicubic" of the table above is the same transform in one step.
+EXPORTABLE: dict[str, dict[str, Any]] = {
+    "bicubic": {"tile_size": 224, "max_num_tiles": 6, "resample": "bicubic"},
+    "bilinear, not averaged": {"tile_size": 56, "image_mean": MEAN, "image_std": STD, "antialias": False},
+    "bicubic, not averaged": {"tile_size": 56, "resample": "bicubic", "antialias": False, "resize_to_max_canvas": True},
+}
+
 # Parts of messages: a string is text, a picture's name in a list is that picture.
 CONVERSATIONS: dict[str, list[tuple[str, list[Any]]]] = {
     "one picture": [("user", [["small"], "What is this?"]), ("assistant", ["A pattern."])],
@@ -146,6 +153,9 @@ def main() -> None:
 
     from torchtune.data import Message  # pyright: ignore[reportMissingImports]
     from torchtune.models.clip import CLIPImageTransform  # pyright: ignore[reportMissingImports]
+    from torchtune.models.clip.inference._transform import (  # pyright: ignore[reportMissingImports]
+        CLIPImageTransform as ExportableTransform,
+    )
     from torchtune.models.llama3_2_vision import llama3_2_vision_transform  # pyright: ignore[reportMissingImports]
     from torchtune.modules.transforms import VisionCrossAttentionMask  # pyright: ignore[reportMissingImports]
     from torchtune.modules.transforms.vision_utils.get_canvas_best_fit import (  # pyright: ignore[reportMissingImports]
@@ -164,6 +174,14 @@ def main() -> None:
         for shown in PICTURES:
             out = transform({"image": picture(folder, shown)})
             golden["pictures"][name][shown] = {"aspect_ratio": out["aspect_ratio"].tolist(), **summary(out["image"])}
+
+    golden["exportable"] = {}
+    for name, options in EXPORTABLE.items():
+        transform = ExportableTransform(**options)
+        golden["exportable"][name] = {}
+        for shown in PICTURES:
+            out = transform(image=picture(folder, shown))
+            golden["exportable"][name][shown] = {"aspect_ratio": out["aspect_ratio"].tolist(), **summary(out["image"])}
 
     transform = llama3_2_vision_transform(str(arguments.tokenizer_model))
     for name in CONVERSATIONS:

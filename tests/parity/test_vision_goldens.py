@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from torchpipe.data import Message
+from torchpipe.models.clip.inference import CLIPImageTransform as ExportableTransform
 from torchpipe.models.llama3_2_vision import llama3_2_vision_transform
 from torchpipe.vision import (
     CLIPImageTransform,
@@ -34,6 +35,18 @@ def test_tiles_equal_those_of_torchtune_with_torchvision(name: str, shared_data:
     transform = CLIPImageTransform(dtype=torch.float32, **MAKER["TRANSFORMS"][name])
     for shown, golden in GOLDENS["pictures"][name].items():
         out = transform({"image": MAKER["picture"](shared_data, shown)})
+        ours = MAKER["summary"](out["image"])
+        assert out["aspect_ratio"].tolist() == golden["aspect_ratio"], shown
+        assert ours["shape"] == golden["shape"], shown
+        for key in ("means", "deviations", "values"):
+            assert close(ours[key], golden[key], 1e-4), (shown, key)
+
+
+@pytest.mark.parametrize("name", GOLDENS["exportable"])
+def test_tiles_of_the_exportable_transform_equal_torchtunes(name: str, shared_data: Path) -> None:
+    transform = ExportableTransform(**MAKER["EXPORTABLE"][name])
+    for shown, golden in GOLDENS["exportable"][name].items():
+        out = transform(image=MAKER["picture"](shared_data, shown))
         ours = MAKER["summary"](out["image"])
         assert out["aspect_ratio"].tolist() == golden["aspect_ratio"], shown
         assert ours["shape"] == golden["shape"], shown

@@ -10,7 +10,7 @@ from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, DataError
 
 # torch's name of each way to resize, and whether it can average over the pixels that one new pixel covers.
-_MODES: dict[str, tuple[str, bool]] = {
+INTERPOLATION_MODES: dict[str, tuple[str, bool]] = {
     "nearest": ("nearest", False),
     "nearest_exact": ("nearest-exact", False),
     "bilinear": ("bilinear", True),
@@ -26,9 +26,9 @@ def resample_name(resample: Any) -> str:
     """
     given = getattr(resample, "value", resample)
     name = given.lower().replace("-", "_") if isinstance(given, str) else given
-    if name not in _MODES:
-        near = did_you_mean(name, _MODES) if isinstance(name, str) else ""
-        raise ConfigError(f"resample is {resample!r}. It is one of {listed(_MODES)}.{near}")
+    if name not in INTERPOLATION_MODES:
+        near = did_you_mean(name, INTERPOLATION_MODES) if isinstance(name, str) else ""
+        raise ConfigError(f"resample is {resample!r}. It is one of {listed(INTERPOLATION_MODES)}.{near}")
     return name
 
 
@@ -101,7 +101,7 @@ def resize(image: torch.Tensor, size: Sequence[int], resample: Any) -> torch.Ten
     [[3]]
     """
     _check_pixels(image)
-    mode, antialias = _MODES[resample_name(resample)]
+    mode, antialias = INTERPOLATION_MODES[resample_name(resample)]
     size = _pair("size", size)
     if size == tuple(image.shape[-2:]):
         return image
