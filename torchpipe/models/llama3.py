@@ -1,17 +1,16 @@
 """Llama 3: model sizes and the tokenizer."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
 from torchpipe.tokenizers import (
     LLAMA3,
-    ChatFormatTokenizer,
+    ChatFormat,
+    FamilyTokenizer,
     MaskPolicy,
     PromptTemplateLike,
-    open_backend,
     read_special_tokens,
 )
 
@@ -48,7 +47,7 @@ llama3_70b = partial(build_decoder, LLAMA3_70B)
 """Builds Llama 3 70B with fresh weights."""
 
 
-class Llama3Tokenizer(ChatFormatTokenizer):
+class Llama3Tokenizer(FamilyTokenizer):
     """The tokenizer of Llama 3, 3.1, 3.2 and 3.3.
 
     Args:
@@ -63,25 +62,7 @@ class Llama3Tokenizer(ChatFormatTokenizer):
         TokenizerError: the file is not of this family.
     """
 
-    def __init__(
-        self,
-        path: str,
-        special_tokens: Mapping[str, int] | None = None,
-        max_seq_len: int | None = None,
-        prompt_template: PromptTemplateLike = None,
-        truncation_type: Literal["left", "right"] = "right",
-        *,
-        mask_policy: MaskPolicy = "message",
-    ) -> None:
-        super().__init__(
-            open_backend(path, LLAMA3),
-            LLAMA3,
-            special_tokens=special_tokens,
-            max_seq_len=max_seq_len,
-            prompt_template=prompt_template,
-            truncation_type=truncation_type,
-            mask_policy=mask_policy,
-        )
+    chat_format_row: ClassVar[ChatFormat] = LLAMA3
 
 
 def llama3_tokenizer(

@@ -1,21 +1,22 @@
 """Phi-3 Mini: the tokenizer."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 from torchpipe.data.messages import Message
 from torchpipe.tokenizers import (
-    ChatFormatTokenizer,
+    ChatFormat,
+    FamilyTokenizer,
     MaskPolicy,
     PromptTemplateLike,
-    open_backend,
     read_special_tokens,
 )
 from torchpipe.tokenizers.families import PHI3_MINI, PHI3_MINI_DOCUMENTS
 from torchpipe.tokenizers.render import FormatEncoder
 
 
-class Phi3MiniTokenizer(ChatFormatTokenizer):
+class Phi3MiniTokenizer(FamilyTokenizer):
     """The tokenizer of Phi-3 Mini: turns between ``<|role|>`` and ``<|end|>``.
 
     Args:
@@ -30,26 +31,11 @@ class Phi3MiniTokenizer(ChatFormatTokenizer):
         TokenizerError: the file is not of this form.
     """
 
-    def __init__(
-        self,
-        path: str,
-        special_tokens: Mapping[str, int] | None = None,
-        max_seq_len: int | None = None,
-        prompt_template: PromptTemplateLike = None,
-        truncation_type: Literal["left", "right"] = "right",
-        *,
-        mask_policy: MaskPolicy = "message",
-    ) -> None:
-        super().__init__(
-            open_backend(path, PHI3_MINI),
-            PHI3_MINI,
-            special_tokens=special_tokens,
-            max_seq_len=max_seq_len,
-            prompt_template=prompt_template,
-            truncation_type=truncation_type,
-            mask_policy=mask_policy,
-        )
-        self._documents = FormatEncoder(PHI3_MINI_DOCUMENTS, self.backend.encode, self.special_tokens)
+    chat_format_row: ClassVar[ChatFormat] = PHI3_MINI
+
+    @cached_property
+    def _documents(self) -> FormatEncoder:
+        return FormatEncoder(PHI3_MINI_DOCUMENTS, self.backend.encode, self.special_tokens)
 
     def tokenize_messages(  # pyright: ignore[reportIncompatibleMethodOverride]  # one signature, not overloads
         self,

@@ -4,6 +4,7 @@ from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
 from torchpipe.tokenizers.families import FAMILIES, LLAMA3
+from torchpipe.tokenizers.family_tokenizer import FamilyTokenizer
 from torchpipe.tokenizers.files import open_backend, read_special_tokens
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
@@ -20,6 +21,7 @@ __all__ = [
     "ChatFormat",
     "ChatFormatTokenizer",
     "Control",
+    "FamilyTokenizer",
     "HuggingFaceBackend",
     "MaskPolicy",
     "PromptTemplateLike",

@@ -1,19 +1,18 @@
 """Llama 4: the tokenizer."""
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torchpipe.tokenizers import (
-    ChatFormatTokenizer,
+    ChatFormat,
+    FamilyTokenizer,
     MaskPolicy,
     PromptTemplateLike,
-    open_backend,
     read_special_tokens,
 )
 from torchpipe.tokenizers.families import LLAMA4
 
 
-class Llama4Tokenizer(ChatFormatTokenizer):
+class Llama4Tokenizer(FamilyTokenizer):
     """The tokenizer of Llama 4: turns ``<|header_start|>role<|header_end|>``, the text, ``<|eot|>``.
 
     Args:
@@ -28,25 +27,7 @@ class Llama4Tokenizer(ChatFormatTokenizer):
         TokenizerError: the file is not of this family.
     """
 
-    def __init__(
-        self,
-        path: str,
-        special_tokens: Mapping[str, int] | None = None,
-        max_seq_len: int | None = None,
-        prompt_template: PromptTemplateLike = None,
-        truncation_type: Literal["left", "right"] = "right",
-        *,
-        mask_policy: MaskPolicy = "message",
-    ) -> None:
-        super().__init__(
-            open_backend(path, LLAMA4),
-            LLAMA4,
-            special_tokens=special_tokens,
-            max_seq_len=max_seq_len,
-            prompt_template=prompt_template,
-            truncation_type=truncation_type,
-            mask_policy=mask_policy,
-        )
+    chat_format_row: ClassVar[ChatFormat] = LLAMA4
 
 
 def llama4_tokenizer(
