@@ -1,12 +1,16 @@
-"""The constructor that families with control tokens around each message share."""
+"""The constructor that families with control tokens around each message share, and their messages one by one."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from torchpipe.data.messages import Message
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.files import open_backend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
-from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.tokenizers.render import Kind, MaskPolicy, render
+
+_START = (Kind.HEADER,)
+_END = (Kind.CALL_SUFFIX, Kind.TURN_END, Kind.SEPARATOR)
 
 
 class FamilyTokenizer(ChatFormatTokenizer):
@@ -45,3 +49,26 @@ class FamilyTokenizer(ChatFormatTokenizer):
             truncation_type=truncation_type,
             mask_policy=mask_policy,
         )
+
+    def tokenize_message(
+        self, message: Message, *, add_start_tokens: bool = True, add_end_tokens: bool = True
+    ) -> list[int]:
+        """Ids of one message as it stands in a conversation, without what starts and ends the document.
+
+        The prompt template is not applied, and nothing is cut.
+
+        Args:
+            message: the message.
+            add_start_tokens: False leaves its header out.
+            add_end_tokens: False leaves it open: without the end of its turn.
+
+        Raises:
+            DataError: the format has no place for its role or its images.
+        """
+        left_out = (() if add_start_tokens else _START) + (() if add_end_tokens else _END)
+        return [
+            token_id
+            for kind, index, token_ids in render([message], self._encoder)
+            if index == 0 and kind not in left_out
+            for token_id in token_ids
+        ]
