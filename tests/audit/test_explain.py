@@ -291,3 +291,28 @@ def test_rows_with_pictures_show_their_tokens(llama3_tokenizer_file: Path) -> No
     assert [message.num_images for message in document.messages or ()] == [1, 0]
     assert (found.decided_by["chat_format"], found.decided_by["mask_policy"]) == ("llama3", "sampled")
     assert "0 user, masked, 1 image" in found.to_text()
+
+
+def test_tokens_of_pictures_are_media_of_their_part(llama3_tokenizer_file: Path) -> None:
+    picture = {"type": "image", "content": Image.new("RGB", (30, 20))}
+    text = {"type": "text", "content": "Which?"}
+    chat = [Message("user", [picture, picture, text], masked=True), Message("assistant", "A")]
+    transform = Llama3VisionTransform(str(llama3_tokenizer_file), tile_size=28, patch_size=14)
+    source: Any = [{"messages": chat}]
+    dataset = SFTDataset(source=source, message_transform=dict, model_transform=transform)  # pyright: ignore
+    found = explain(dataset)
+    (document,) = found.rows[0].documents
+    media = [(token.piece.text, token.message, token.part) for token in document.tokens if token.kind == "media"]
+    assert media == [("<|image|>", 0, 0), ("<|image|>", 0, 1)]
+    assert {token.part for token in document.tokens if token.kind == "content" and token.message == 0} == {2}
+    assert "message 0 (user), media (part 1): message masked" in found.to_text()
+    assert document.notes == ()
+
+
+def test_a_picture_in_a_trained_message_says_why_it_is_not(llama3_tokenizer_file: Path) -> None:
+    picture = {"type": "image", "content": Image.new("RGB", (30, 20))}
+    chat = [Message("user", [picture, {"type": "text", "content": "Hi"}]), Message("assistant", "A")]
+    transform = Llama3VisionTransform(str(llama3_tokenizer_file), tile_size=28, patch_size=14)
+    source: Any = [{"messages": chat}]
+    dataset = SFTDataset(source=source, message_transform=dict, model_transform=transform)  # pyright: ignore
+    assert "message 0 (user), media (part 0): stands for an image" in explain(dataset).to_text()

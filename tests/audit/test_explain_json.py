@@ -20,7 +20,7 @@ KEYS = {
     "message": {"role", "text", "masked", "ipython", "eot", "num_images"},
     "token": {
         *("id", "text", "shown", "bytes", "part_of", "control", "label", "trained", "position", "kind", "message"),
-        "reason",
+        *("reason", "part"),
     },
 }
 

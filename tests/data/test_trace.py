@@ -8,7 +8,7 @@ from torchpipe.data.trace import CUT_END, Origin, TokenTrace
 RUNS = [
     (Origin("document_start", -1, False, "starts the document"), 1),
     (Origin("header", 0, False, "message masked"), 3),
-    (Origin("content", 1, True, "message trained"), 2),
+    (Origin("content", 1, True, "message trained", 0), 2),
     (Origin("turn_end", 1, True, "message trained"), 1),
 ]
 
@@ -17,13 +17,13 @@ def test_runs_are_spread_over_their_tokens() -> None:
     trace = TokenTrace.from_runs(RUNS)
     assert len(trace) == 7
     assert [origin.kind for origin in trace] == ["document_start"] + ["header"] * 3 + ["content"] * 2 + ["turn_end"]
-    assert trace[5] == Origin("content", 1, True, "message trained")
+    assert trace[5] == Origin("content", 1, True, "message trained", 0)
     assert trace.trained.tolist() == [False] * 4 + [True] * 3
 
 
-def test_an_origin_is_eight_bytes() -> None:
+def test_an_origin_is_twelve_bytes() -> None:
     trace = TokenTrace.from_runs(RUNS)
-    assert sum(column.itemsize for column in (trace.kind, trace.message, trace.trained, trace.reason)) == 8
+    assert sum(column.itemsize for column in (trace.kind, trace.message, trace.trained, trace.reason, trace.part)) == 12
 
 
 def test_a_run_without_tokens_leaves_nothing() -> None:
@@ -52,3 +52,9 @@ def test_truncation_leaves_the_whole_trace_as_it_was() -> None:
     trace = TokenTrace.from_runs(RUNS)
     trace.truncate(5, "right", end_trained=False)
     assert list(trace) == list(TokenTrace.from_runs(RUNS))
+
+
+def test_a_trace_that_is_cut_twice_counts_both() -> None:
+    cut = TokenTrace.from_runs(RUNS).truncate(6, end_trained=False).truncate(4)
+    assert (len(cut), cut.num_cut, cut.cut_side) == (4, 3, "right")
+    assert list(cut) == list(TokenTrace.from_runs(RUNS))[:4]

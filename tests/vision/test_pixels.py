@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from torchpipe.errors import DataError
-from torchpipe.vision import image_to_tensor
+from torchpipe.vision import image_size, image_to_tensor
 
 
 def pattern(height: int, width: int) -> np.ndarray:
@@ -92,3 +92,17 @@ def test_a_truncated_file_is_refused(shared_data: Path) -> None:
     image = Image.open(io.BytesIO(data[: len(data) // 2]))
     with pytest.raises(DataError, match=r"pixels can't be decoded: .*truncated.* Is its file complete\?"):
         image_to_tensor(image)
+
+
+def test_the_size_of_a_picture_is_that_of_its_tensor_without_decoding_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    Image.fromarray(pattern(6, 3)).save(file)
+    file.write_bytes(file.read_bytes()[:60])  # a header, and no pixels
+    with Image.open(file) as cut_short:
+        assert image_size(cut_short) == (6, 3)
+    for image in (torch.zeros(3, 5, 4), torch.zeros(5, 4, dtype=torch.uint8), Image.fromarray(pattern(5, 4))):
+        assert image_size(image) == tuple(image_to_tensor(image).shape[1:])
+    with pytest.raises(DataError, match=r"An image has the shape \[5, 4, 4\]"):
+        image_size(torch.zeros(5, 4, 4))
+    with pytest.raises(DataError, match="An image is a NoneType, not a PIL image or a tensor"):
+        image_size(None)

@@ -114,3 +114,11 @@ def test_what_is_no_picture_is_refused() -> None:
         CLIPImageTransform()({"img": picture(4, 4)})
     with pytest.raises(DataError, match="An image is a str"):
         CLIPImageTransform()({"image": "text"})
+
+
+def test_a_canvas_is_known_from_a_pictures_size() -> None:
+    for to_max in (False, True):
+        transform = CLIPImageTransform(tile_size=32, max_num_tiles=6, resize_to_max_canvas=to_max)
+        for size in ((10, 10), (300, 20), (70, 100), (1, 500)):
+            canvas = [side // 32 for side in transform.canvas(picture(*size))]
+            assert canvas == transform({"image": picture(*size)})["aspect_ratio"].tolist()

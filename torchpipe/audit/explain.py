@@ -186,11 +186,11 @@ def _with_provenance(document: DocumentView, origin: Origin) -> DocumentView:
     explained = []
     differ = 0
     for place, token in enumerate(document.tokens):
-        kind, message, asked_for, reason = trace[document.start + place]
+        kind, message, asked_for, reason, part = trace[document.start + place]
         if asked_for != token.trained:
             reason = _why_not_as_traced(document, place, asked_for)
             differ += place > 0
-        explained.append(replace(token, kind=kind, message=message, reason=reason))
+        explained.append(replace(token, kind=kind, message=message, part=part, reason=reason))
     notes = (f"the labels of {differ} tokens are not those that the mask asks for",) if differ else ()
     return replace(
         document,

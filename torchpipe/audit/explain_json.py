@@ -74,5 +74,6 @@ def _token(token: TokenView) -> dict[str, Any]:
         "position": token.position,
         "kind": token.kind,
         "message": token.message,
+        "part": token.part,
         "reason": token.reason,
     }

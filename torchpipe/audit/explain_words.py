@@ -107,12 +107,17 @@ def message_text(message: MessageView) -> list[str]:
 
 
 def runs_of(document: DocumentView) -> Iterator[tuple[int, list[TokenView]]]:
-    """The tokens in runs that share message, kind, and reason: the first one's place in the row, and they."""
+    """The tokens in runs that share message, kind, image, and reason: the first one's place in the row, and they."""
     offset = document.offset
-    for _, run in groupby(document.tokens, key=lambda token: (token.trained, token.kind, token.message, token.reason)):
+    for _, run in groupby(document.tokens, key=_sameness):
         tokens = list(run)
         yield offset, tokens
         offset += len(tokens)
+
+
+def _sameness(token: TokenView) -> tuple[object, ...]:
+    image = token.part if token.kind == "media" else None
+    return token.trained, token.kind, token.message, image, token.reason
 
 
 def run_words(document: DocumentView, token: TokenView) -> str:
@@ -124,7 +129,7 @@ def run_words(document: DocumentView, token: TokenView) -> str:
         kind = (token.kind or "").replace("_", " ")
         if token.reason is not None and token.reason.startswith(kind):  # "header (mask_policy sampled)"
             return f"{speaker}, {visible(token.reason, spaces=False)}"
-        parts.append(f"{speaker}, {kind}")
+        parts.append(f"{speaker}, {kind} (part {token.part})" if token.kind == "media" else f"{speaker}, {kind}")
     if token.reason is not None and not (token.trained and token.reason == "message trained"):
         parts.append(visible(token.reason, spaces=False))
     return ": ".join(parts)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.sequences import truncate
+from torchpipe.data.trace import TokenTrace
 from torchpipe.errors import ColumnError, ConfigError, DataError, MediaError, TokenizerError, located
-from torchpipe.tokenizers import ChatFormatTokenizer
+from torchpipe.tokenizers import FamilyTokenizer
 
 MediaOverflow = Literal["error", "drop"]
 """What happens to a row that ``max_seq_len`` cuts before the end of an image.
@@ -33,7 +34,7 @@ class ImageTextTransform:
 
     def __init__(
         self,
-        tokenizer: ChatFormatTokenizer,
+        tokenizer: FamilyTokenizer,
         *,
         image_start: str,
         image_end: str,
@@ -67,11 +68,75 @@ class ImageTextTransform:
         """Text of ids, as the tokenizer's."""
         return self.tokenizer.decode(token_ids, truncate_at_eos, skip_special_tokens)
 
+    def described(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An image part with what the tokenizer has to know of the image, found without touching its pixels."""
+        return part
+
+    def tokenize_message(
+        self, message: Message, add_start_tokens: bool = True, add_end_tokens: bool = True
+    ) -> list[int]:
+        """Ids of one message, images included; see :meth:`torchpipe.tokenizers.FamilyTokenizer.tokenize_message`."""
+        (message,) = with_image_parts([message], self.described)
+        return self.tokenizer.tokenize_message(
+            message, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens
+        )
+
+    @overload
     def tokenize_messages(
-        self, messages: Sequence[Message], *, add_end_tokens: bool = True
-    ) -> tuple[list[int], list[bool]]:
-        """Ids and mask of a conversation, cut to ``max_seq_len`` wherever that falls; True = not trained."""
-        return self.tokenizer.tokenize_messages(messages, add_end_tokens=add_end_tokens)
+        self,
+        messages: Sequence[Message],
+        *,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[False] = False,
+    ) -> tuple[list[int], list[bool]]: ...
+
+    @overload
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[True],
+    ) -> tuple[list[int], list[bool], TokenTrace]: ...
+
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: bool = False,
+    ) -> tuple[list[int], list[bool]] | tuple[list[int], list[bool], TokenTrace]:
+        """Ids and mask of a conversation, the same as a sample of it has; its images' pixels are not touched.
+
+        Args:
+            messages: the conversation.
+            add_end_tokens: False leaves the last message open, for a model to go on from.
+            add_eos: another name for ``add_end_tokens``.
+            trace: True adds where each token comes from; the tokens of an image are of the kind "media".
+
+        Returns:
+            tokens and mask, of equal length; True = not trained. With ``trace``, the trace third.
+
+        Raises:
+            DataError: an image is not a picture.
+            MediaError: ``max_seq_len`` cuts an image off, and ``media_overflow`` is "error".
+        """
+        closed = add_end_tokens if add_eos is None else add_eos
+        messages = list(with_image_parts(messages, self.described))
+        traced = None
+        if trace:
+            tokens, mask, traced = self.tokenizer.tokenize_messages(messages, add_end_tokens=closed, trace=True)
+        else:
+            tokens, mask = self.tokenizer.tokenize_messages(messages, add_end_tokens=closed)
+        num_images = sum(len(message.get_media()) for message in messages)
+        _, num_kept = self._whole_images(tokens, num_images, closed=closed)
+        if num_kept < len(tokens):
+            tokens, mask = self._cut(tokens, mask, num_kept, closed=closed)
+            traced = traced and traced.truncate(num_kept, end_trained=False if closed else None)
+        return (tokens, mask) if traced is None else (tokens, mask, traced)
 
     def tokenize_whole_images(
         self, sample: Mapping[str, Any], num_images: int, *, inference: bool
@@ -88,10 +153,20 @@ class ImageTextTransform:
         """
         result = self.tokenizer(sample, inference)
         tokens: list[int] = result["tokens"]
+        num_whole, num_kept = self._whole_images(tokens, num_images, closed=not inference)
+        if num_kept < len(tokens):
+            result["num_truncated"] = result.get("num_truncated", 0) + len(tokens) - num_kept
+            result["tokens"], result["mask"] = self._cut(tokens, result["mask"], num_kept, closed=not inference)
+        if num_whole < num_images:
+            result["num_images_dropped"] = num_images - num_whole
+        return result, num_whole
+
+    def _whole_images(self, tokens: Sequence[int], num_images: int, *, closed: bool) -> tuple[int, int]:
+        """How many images are whole in the tokens, and how many tokens there are without one that is not."""
         num_whole = tokens.count(self._image_end_id)
         num_missing = num_images - num_whole
         if num_missing <= 0:
-            return result, num_whole
+            return num_whole, len(tokens)
         if self.media_overflow == "error":
             raise MediaError(
                 f"Of the row's {num_images} images, {num_missing} {'does' if num_missing == 1 else 'do'} not fit into "
@@ -99,14 +174,14 @@ class ImageTextTransform:
                 "the text after them, or drop the row with filter_fn."
             )
         starts = [position for position, token in enumerate(tokens) if token == self._image_start_id]
-        if len(starts) > num_whole:  # the cut fell inside an image
-            keep = starts[num_whole] if inference else starts[num_whole] + 1  # one more for the document's end
-            eos_id, eos_mask = (None, None) if inference else (self.tokenizer.eos_id, True)
-            result["num_truncated"] = result.get("num_truncated", 0) + len(tokens) - keep
-            result["tokens"] = truncate(tokens, keep, eos_id)
-            result["mask"] = truncate(result["mask"], keep, eos_mask)
-        result["num_images_dropped"] = num_missing
-        return result, num_whole
+        if len(starts) <= num_whole:
+            return num_whole, len(tokens)
+        # The cut fell inside an image. One token more is for the document's end.
+        return num_whole, starts[num_whole] + (1 if closed else 0)
+
+    def _cut(self, tokens: list[int], mask: list[bool], num_kept: int, *, closed: bool) -> tuple[list[int], list[bool]]:
+        eos_id, eos_mask = (self.tokenizer.eos_id, True) if closed else (None, None)
+        return truncate(tokens, num_kept, eos_id), truncate(mask, num_kept, eos_mask)
 
 
 def messages_of(sample: Mapping[str, Any]) -> list[Message]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchpipe.data.messages import Message
 from torchpipe.models.clip import CLIP_IMAGE_MEAN, CLIP_IMAGE_STD
 from torchpipe.models.image_text import ImageTextTransform, MediaOverflow, messages_of, with_image_parts
 from torchpipe.models.llama3 import llama3_tokenizer
@@ -93,6 +94,18 @@ class Llama3VisionTransform(ImageTextTransform):
             for key, source in (("images", "image"), ("aspect_ratio", "aspect_ratio"))
         }
         return self.xattn_mask(result, inference)
+
+    def tokenize_message(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's names
+        self, message: Message, tokenize_header: bool = True, tokenize_end: bool = True
+    ) -> list[int]:
+        """Ids of one message, images included.
+
+        Args:
+            message: the message.
+            tokenize_header: False leaves its header out.
+            tokenize_end: False leaves out the end of its turn.
+        """
+        return super().tokenize_message(message, tokenize_header, tokenize_end)
 
 
 def llama3_2_vision_transform(

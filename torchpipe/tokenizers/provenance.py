@@ -31,13 +31,23 @@ def _runs(
     segments: Sequence[Segment], messages: Sequence[Message], mask: Sequence[bool], policy: MaskPolicy
 ) -> Iterator[tuple[Origin, int]]:
     start = 0
+    parts = [_parts(message) for message in messages]
     for segment in segments:
+        writes_parts = segment.kind in (Kind.CONTENT, Kind.MEDIA)
+        part = next(parts[segment.message], -1) if writes_parts else -1
         stop = start + len(segment.token_ids)
         message = messages[segment.message] if segment.message >= 0 else None
         for masked, run in groupby(mask[start:stop]):
             reason = _why_masked(segment.kind, message, policy) if masked else _why_trained(message)
-            yield Origin(segment.kind.value, segment.message, not masked, reason), len(list(run))
+            yield Origin(segment.kind.value, segment.message, not masked, reason, part), len(list(run))
         start = stop
+
+
+def _parts(message: Message) -> Iterator[int]:
+    """The part that each segment of a message's content writes: an image, or a run of texts, which is -1 if several."""
+    for is_image, run in groupby(enumerate(message.content), key=lambda place: place[1]["type"] == "image"):
+        places = [index for index, _ in run]
+        yield from places if is_image or len(places) == 1 else [-1]
 
 
 def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:

@@ -26,14 +26,35 @@ def image_to_tensor(image: Any) -> torch.Tensor:
     tensor([0.2000, 0.2000, 0.2000])
     """
     pixels = _tensor_pixels(image) if isinstance(image, torch.Tensor) else _pil_pixels(image)
+    _check_shape(pixels)
     if pixels.ndim == 2:
         pixels = pixels[None]
-    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3, 4) or 0 in pixels.shape:
+    return pixels.expand(3, -1, -1) if pixels.shape[0] == 1 else pixels[:3]
+
+
+def image_size(image: Any) -> tuple[int, int]:
+    """Height and width of what :func:`image_to_tensor` takes, without decoding a PIL image.
+
+    Raises:
+        DataError: another type, or a tensor of another shape.
+
+    >>> image_size(torch.zeros(3, 2, 4))
+    (2, 4)
+    """
+    if isinstance(image, torch.Tensor):
+        _check_shape(image)
+        return image.shape[-2], image.shape[-1]
+    _check_pil(image)
+    return image.height, image.width
+
+
+def _check_shape(image: torch.Tensor) -> None:
+    channels = image.shape[0] if image.ndim == 3 else 1
+    if image.ndim not in (2, 3) or channels not in (1, 3, 4) or 0 in image.shape:
         raise DataError(
-            f"An image has the shape {list(pixels.shape)}. It must be [channels, height, width] with 1, 3 or 4 "
+            f"An image has the shape {list(image.shape)}. It must be [channels, height, width] with 1, 3 or 4 "
             "channels and at least one pixel."
         )
-    return pixels.expand(3, -1, -1) if pixels.shape[0] == 1 else pixels[:3]
 
 
 def _tensor_pixels(image: torch.Tensor) -> torch.Tensor:
@@ -51,7 +72,7 @@ def _tensor_pixels(image: torch.Tensor) -> torch.Tensor:
     return pixels
 
 
-def _pil_pixels(image: Any) -> torch.Tensor:
+def _check_pil(image: Any) -> None:
     from PIL import Image
 
     if not isinstance(image, Image.Image):
@@ -60,6 +81,10 @@ def _pil_pixels(image: Any) -> torch.Tensor:
             f"An image is a {type(image).__name__}{shown}, not a PIL image or a tensor. Load it in the "
             "message_transform, for example with load_image."
         )
+
+
+def _pil_pixels(image: Any) -> torch.Tensor:
+    _check_pil(image)
     try:
         if image.mode.startswith("I;16"):  # convert() would cut 16 bits off at 255
             return torch.from_numpy(np.array(image).astype(np.float32)) / 65_535

@@ -57,13 +57,24 @@ def get_canvas_best_fit(
     >>> get_canvas_best_fit(torch.rand(3, 200, 300), canvases, resize_to_max_canvas=False)
     (224, 448)
     """
+    return best_canvas(image.shape[-2:], possible_resolutions, resize_to_max_canvas)
+
+
+def best_canvas(
+    image_size: Sequence[int], possible_resolutions: torch.Tensor | Sequence[Sequence[int]], resize_to_max_canvas: bool
+) -> tuple[int, int]:
+    """:func:`get_canvas_best_fit` for the height and width of a picture.
+
+    >>> best_canvas((200, 300), [(224, 448), (448, 224)], resize_to_max_canvas=False)
+    (224, 448)
+    """
     given: Any = possible_resolutions
     canvases = given.tolist() if isinstance(given, torch.Tensor) else [list(canvas) for canvas in given]
     if not canvases or not all(isinstance(canvas, list) and len(canvas) == 2 for canvas in canvases):
         raise ConfigError(
             f"possible_resolutions is {given!r}. It must hold at least one canvas, each a height and a width."
         )
-    height, width = image.shape[-2:]
+    height, width = image_size
     # Float64 tells any two ratios of sides below 2 ** 26 apart.
     scales = [min(canvas[0] / height, canvas[1] / width) for canvas in canvases]
     enlarging = [scale for scale in scales if scale >= 1]

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from torchpipe.errors import ColumnError, ConfigError
-from torchpipe.vision.pixels import image_to_tensor
+from torchpipe.vision.pixels import image_size, image_to_tensor
 from torchpipe.vision.resize import resample_name, resize, resize_with_pad
-from torchpipe.vision.tiles import find_supported_resolutions, get_canvas_best_fit, tile_crop
+from torchpipe.vision.tiles import best_canvas, find_supported_resolutions, tile_crop
 
 
 class CLIPImageTransform:
@@ -85,13 +85,21 @@ class CLIPImageTransform:
         if "image" not in sample:
             raise ColumnError(f"CLIPImageTransform needs `image`, and the sample has {sorted(sample)}.")
         pixels = image_to_tensor(sample["image"])
-        canvas = get_canvas_best_fit(pixels, self.possible_resolutions, self.resize_to_max_canvas)
+        canvas = self.canvas(pixels)
         pixels = resize_with_pad(pixels, canvas, self.resample, self.max_size)
         return {
             **sample,
             "image": tile_crop(self._normalized(pixels), self.tile_size),
             "aspect_ratio": torch.tensor(canvas) // self.tile_size,
         }
+
+    def canvas(self, image: Any) -> tuple[int, int]:
+        """Height and width in pixels of the canvas that a picture is fitted into; a PIL image is not decoded.
+
+        Raises:
+            DataError: it is not a picture.
+        """
+        return best_canvas(image_size(image), self.possible_resolutions, self.resize_to_max_canvas)
 
     def thumbnail(self, image: Any) -> torch.Tensor:
         """The whole picture as one tile, [3, tile_size, tile_size] of ``dtype``, whatever that does to its proportions.

@@ -90,17 +90,26 @@ class Llama4Transform(ImageTextTransform):
 
         def tile(part: Mapping[str, Any]) -> Mapping[str, Any]:
             tiled = self.transform_image({"image": part.get("content")}, inference)
-            tiles, aspect_ratio = tiled["image"], tiled["aspect_ratio"].tolist()
+            tiles = tiled["image"]
             if len(tiles) > 1:
                 tiles = torch.cat([tiles, self.transform_image.thumbnail(part.get("content"))[None]])
             images.append(tiles)
-            return {**part, "aspect_ratio": aspect_ratio, "patch_tokens_per_tile": self.patch_tokens_per_tile}
+            return self._with_sizes(part, tiled["aspect_ratio"].tolist())
 
         messages = list(with_image_parts(messages_of(sample), tile))
         result, num_images = self.tokenize_whole_images(
             {**sample, "messages": messages, "encoder_input": {}}, len(images), inference=inference
         )
         return {**result, "encoder_input": {"vision": {"images": images[:num_images]}}}
+
+    def described(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The part with how its image will be tiled: ``aspect_ratio`` and ``patch_tokens_per_tile``."""
+        height, width = self.transform_image.canvas(part.get("content"))
+        tile_size = self.transform_image.tile_size
+        return self._with_sizes(part, [height // tile_size, width // tile_size])
+
+    def _with_sizes(self, part: Mapping[str, Any], aspect_ratio: list[int]) -> Mapping[str, Any]:
+        return {**part, "aspect_ratio": aspect_ratio, "patch_tokens_per_tile": self.patch_tokens_per_tile}
 
 
 def _tokens_per_tile(num_patches: int, scaling_factor: float) -> int:

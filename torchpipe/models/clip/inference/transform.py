@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from torchpipe.vision import CLIPImageTransform as EagerCLIPImageTransform
-from torchpipe.vision import get_canvas_best_fit, get_inscribed_size, image_to_tensor
+from torchpipe.vision import best_canvas, get_inscribed_size, image_to_tensor
 from torchpipe.vision.resize import INTERPOLATION_MODES, resample_name
 
 
@@ -161,6 +161,6 @@ class CLIPImageTransform:
             float32 [3, H, W], and int64 [2] twice: the size to resize to, and that of the canvas.
         """
         pixels = image_to_tensor(image)
-        canvas = get_canvas_best_fit(pixels, self.possible_resolutions, self.resize_to_max_canvas)
+        canvas = best_canvas(pixels.shape[-2:], self.possible_resolutions, self.resize_to_max_canvas)
         size = get_inscribed_size(pixels.shape[-2:], canvas, self.max_size)
         return pixels, torch.tensor(size), torch.tensor(canvas)
