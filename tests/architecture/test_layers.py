@@ -116,8 +116,8 @@ def test_tests_and_recipes_are_no_packages(repository: Path) -> None:
     assert found == []
 
 
-# Those that import their names plainly; the others are lazy (see test_reexports.py).
-PLAIN_REEXPORTS = ["torchpipe/modules/tokenizers.py", "torchpipe/modules/transforms/tokenizers.py"]
+# The one that imports its names plainly; another takes all of its names, and the others are lazy (test_reexports.py).
+PLAIN_REEXPORTS = ["torchpipe/modules/transforms/tokenizers.py"]
 
 
 @pytest.mark.parametrize("path", sorted(PLAIN_REEXPORTS))

@@ -18,9 +18,15 @@ def module_name(file: str) -> str:
 
 
 def sources_of(file: str) -> dict[str, str]:
-    """Name to module: the imports, or those that type checkers read where the names are looked up later."""
+    """Name to module: the imports, or those that type checkers read where the names are looked up later.
+
+    A file that takes all names of another re-export has that one's.
+    """
     tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    for node in imports:
+        if [alias.name for alias in node.names] == ["*"]:
+            return sources_of(str(node.module).removeprefix("torchpipe.").replace(".", "/") + ".py")
     modules = {alias.name: str(node.module) for node in imports for alias in node.names}
     return {name: module for name, module in modules.items() if name not in ("TYPE_CHECKING", "lazily")}
 
@@ -37,14 +43,15 @@ def test_a_name_at_torchtunes_path_is_the_one_definition(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_a_reexport_holds_nothing_else(file: str) -> None:
     tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
-    assert {type(node) for node in tree.body} <= {ast.Expr, ast.ImportFrom, ast.If, ast.Assign}
+    assert {type(node) for node in tree.body} <= {ast.Expr, ast.ImportFrom, ast.If, ast.Assign, ast.AugAssign}
     for node in tree.body:
         if isinstance(node, ast.If):
             assert ast.unparse(node.test) == "TYPE_CHECKING"
             assert all(isinstance(inner, ast.ImportFrom) for inner in node.body)
             assert [ast.unparse(inner).split(" = ")[0] for inner in node.orelse] == ["__getattr__"]
-        elif isinstance(node, ast.Assign):
-            assert ast.unparse(node.targets[0]) == "__all__"
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+            assert ast.unparse(target) == "__all__"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

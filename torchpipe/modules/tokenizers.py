@@ -1,22 +1,7 @@
-"""torchtune's older path of the tokenizers of plain text and of what goes with them."""
+"""torchtune's older path of :mod:`torchpipe.modules.transforms.tokenizers`."""
 
-from torchpipe.data.protocols import BaseTokenizer, ModelTokenizer
-from torchpipe.tokenizers.base_tokenizers import (
-    GPT2BaseTokenizer,
-    HuggingFaceBaseTokenizer,
-    SentencePieceBaseTokenizer,
-    TikTokenBaseTokenizer,
-    parse_hf_tokenizer_json,
-)
-from torchpipe.tokenizers.plain_turns import tokenize_messages_no_special_tokens
+from torchpipe.modules.transforms import tokenizers
+from torchpipe.modules.transforms.tokenizers import *  # noqa: F403  # the names that are listed there
 
-__all__ = [
-    "BaseTokenizer",
-    "GPT2BaseTokenizer",
-    "HuggingFaceBaseTokenizer",
-    "ModelTokenizer",
-    "SentencePieceBaseTokenizer",
-    "TikTokenBaseTokenizer",
-    "parse_hf_tokenizer_json",
-    "tokenize_messages_no_special_tokens",
-]
+__all__ = []
+__all__ += tokenizers.__all__
