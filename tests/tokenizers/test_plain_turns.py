@@ -62,5 +62,5 @@ def test_a_conversation_is_cut_on_either_side(mistral: Mistral) -> None:
 
 def test_a_picture_is_refused(mistral: Mistral) -> None:
     picture = Message(role="user", content=[{"type": "image", "content": b""}])
-    with pytest.raises(DataError, match=r"Message 0 \(user\) holds a part of type 'image'"):
+    with pytest.raises(DataError, match=r"Message 0 \(user\) holds an image, and the plain text format has no"):
         tokenize_messages_no_special_tokens(mistral, [picture])

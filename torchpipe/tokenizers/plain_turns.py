@@ -1,11 +1,24 @@
 """Conversations as plain text, for families that write little more than BOS and EOS around a turn."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from torchpipe.data.messages import Message
 from torchpipe.data.sequences import truncate
-from torchpipe.errors import DataError
+from torchpipe.tokenizers.chat_format import ChatFormat, Control
+from torchpipe.tokenizers.render import FormatEncoder, render
+
+_BOS, _EOS = Control("BOS"), Control("EOS")
+_PLAIN = ChatFormat(
+    name="plain",
+    document_per_exchange=True,
+    whitespace="strip_end_of_parts",
+    dummy_prefix="trim_within_exchange",
+    eos=_EOS,
+    pad=_EOS,
+    stop=(_EOS,),
+)
 
 
 class TrimmingTokenizer(Protocol):
@@ -47,36 +60,29 @@ def tokenize_messages_no_special_tokens(
     Raises:
         DataError: a message holds something other than text.
     """
+    if not messages:
+        return [], []
+
+    def encode(text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
+        return tokenizer.encode(text, add_bos=False, add_eos=False, trim_leading_whitespace=trim_leading_whitespace)
+
+    given = {control: token_id for control, token_id in ((_BOS, bos_id), (_EOS, eos_id)) if token_id is not None}
+    chat_format = replace(
+        _PLAIN,
+        document_start=(_BOS,) if _BOS in given else (),
+        document_end=(_EOS,) if _EOS in given else (),
+    )
+    encoder = FormatEncoder(chat_format, encode, {control.text: token_id for control, token_id in given.items()})
     tokens: list[int] = []
     mask: list[bool] = []
+    index = -1
+    for segment in render(messages, encoder):
+        index = segment.message if segment.message >= 0 else index + 1  # BOS belongs to the message after it
+        tokens += segment.token_ids
+        mask += [messages[index].masked] * len(segment.token_ids)
     limit = tokenizer.max_seq_len
-    starts_turn, after_space, masked = True, False, True
-    for index, message in enumerate(messages):
-        ids = [bos_id] if starts_turn and bos_id is not None else []
-        text = ""
-        for part in message.content:
-            if part["type"] != "text":
-                raise DataError(
-                    f"Message {index} ({message.role}) holds a part of type {part['type']!r}, and this tokenizer "
-                    "writes text alone. Drop the row with filter_fn, or use a multimodal transform."
-                )
-            text = part["content"]
-            ids += tokenizer.encode(
-                text.rstrip(" "),
-                add_bos=False,
-                add_eos=False,
-                trim_leading_whitespace=not starts_turn and not after_space,
-            )
-        after_space = text.endswith(" ")
-        starts_turn = message.role == "assistant"
-        if starts_turn and eos_id is not None:
-            ids.append(eos_id)
-        masked = message.masked
-        tokens += ids
-        mask += [masked] * len(ids)
-        if limit is not None and len(tokens) > limit and truncation_type == "right":
-            break  # what follows would be cut
     if limit is not None and len(tokens) > limit:
+        end_masked = mask[limit] if truncation_type == "right" else messages[-1].masked
         tokens = truncate(tokens, limit, eos_id, truncation_type)
-        mask = truncate(mask, limit, None if eos_id is None else masked, truncation_type)
+        mask = truncate(mask, limit, None if eos_id is None else end_masked, truncation_type)
     return tokens, mask
