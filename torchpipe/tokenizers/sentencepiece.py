@@ -1,27 +1,29 @@
 """Back end over a SentencePiece model file."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.tokenizers.sentencepiece_model import (
+    adds_dummy_prefix,
+    marked_as_control,
+    merges_text_as_it_is,
+    without_dummy_prefix,
+)
+from torchpipe.tokenizers.word_cache import WordCache, are_within_words
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
-
-# Fields of https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto, in protobuf's wire
-# format, where of a scalar given twice the last one counts: appending a field is setting it.
-_NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"  # ModelProto.normalizer_spec (3) { add_dummy_prefix (3): false }
-_TYPE_CONTROL = b"\x18\x03"  # SentencePiece.type (3): CONTROL
-_PIECES_FIELD = 1  # ModelProto.pieces
 
 
 class SentencePieceBackend:
     """The encoder of a SentencePiece model file, as Llama 2, Mistral, Gemma and T5 publish theirs.
 
     Its ``control_tokens`` are the pieces that the file marks as control or unknown. No text is encoded as a control
-    piece. The unknown piece stands for characters that a model without byte pieces does not know.
+    piece. The unknown piece stands for characters that a model without byte pieces does not know. Where the model merges
+    nothing across spaces, words are encoded once and kept.
 
     Args:
         path: the model file.
@@ -41,7 +43,7 @@ class SentencePieceBackend:
         unknown = self.processor.unk_id()
         pieces = [text for text in self._given if self.processor.piece_to_id(text) != unknown]
         if any(not self.processor.is_control(self.processor.piece_to_id(text)) for text in pieces):
-            self._proto = _marked_as_control(self._proto, {text.encode() for text in pieces})
+            self._proto = marked_as_control(self._proto, {text.encode() for text in pieces})
             self.processor = _load(self.name, self._proto)
         self.num_tokens: int = self.processor.vocab_size()
         ids = list(range(self.num_tokens))
@@ -53,6 +55,10 @@ class SentencePieceBackend:
         # A model that drops white space writes no prefix for it that could be trimmed.
         self.encodes_whitespace = any(self.processor.encode(char) for char in " \n\t\r\v")
         self._without_prefix: SentencePieceProcessor | None = None
+        self._words: WordCache | None = None
+        if merges_text_as_it_is(self._proto) and are_within_words(self.processor.id_to_piece(ids)):
+            self._words = WordCache(self._unprefixed().encode)
+        self._prefix = " " if adds_dummy_prefix(self._proto) else ""
 
     def __reduce__(self) -> tuple[type["SentencePieceBackend"], tuple[str, tuple[str, ...]]]:
         return SentencePieceBackend, (self.name, self._given)
@@ -66,11 +72,16 @@ class SentencePieceBackend:
                 another. It changes nothing where the model drops white space.
         """
         check_encodable(text)
-        if trim_leading_whitespace and self.encodes_whitespace:
-            if self._without_prefix is None:
-                self._without_prefix = _load(self.name, self._proto + _NO_DUMMY_PREFIX)
-            return self._without_prefix.encode(text)
-        return self.processor.encode(text)
+        trim = trim_leading_whitespace and self.encodes_whitespace
+        if self._words is not None:
+            return self._words.encode(text if trim or not text else self._prefix + text)
+        return self._unprefixed().encode(text) if trim else self.processor.encode(text)
+
+    def _unprefixed(self) -> "SentencePieceProcessor":
+        """The encoder that puts no space before a text."""
+        if self._without_prefix is None:
+            self._without_prefix = _load(self.name, without_dummy_prefix(self._proto))
+        return self._without_prefix
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ordinary ids, without the space that the model puts before a text; control pieces have none."""
@@ -116,51 +127,3 @@ def _load(name: str, proto: bytes) -> "SentencePieceProcessor":
             "this form; tiktoken ranks and tokenizer.json are read by other classes."
         ) from error
     return processor
-
-
-def _marked_as_control(proto: bytes, pieces: set[bytes]) -> bytes:
-    """The model with the named pieces marked as control, which takes them out of the encoder's reach."""
-    parts: list[bytes] = []
-    for field, start, content, end in _fields(proto):
-        if field == _PIECES_FIELD and _piece_text(proto, content, end) in pieces:
-            body = proto[content:end] + _TYPE_CONTROL
-            parts += [bytes([_PIECES_FIELD << 3 | 2]), _varint(len(body)), body]
-        else:
-            parts.append(proto[start:end])
-    return b"".join(parts)
-
-
-def _piece_text(proto: bytes, position: int, stop: int) -> bytes:
-    return next((proto[at:end] for field, _, at, end in _fields(proto, position, stop) if field == 1), b"")
-
-
-def _fields(proto: bytes, position: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int, int]]:
-    """Of each field of a message: its number, where it starts, where its content starts, where it ends."""
-    stop = len(proto) if stop is None else stop
-    while position < stop:
-        start = position
-        key, position = _read_varint(proto, position)
-        content, wire_type = position, key & 7
-        if wire_type == 0:
-            _, position = _read_varint(proto, position)
-        elif wire_type == 2:
-            length, content = _read_varint(proto, position)
-            position = content + length
-        else:
-            position += 8 if wire_type == 1 else 4
-        yield key >> 3, start, content, position
-
-
-def _read_varint(proto: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = proto[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value, position
-
-
-def _varint(value: int) -> bytes:
-    low, rest = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
