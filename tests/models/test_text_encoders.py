@@ -1,9 +1,11 @@
 """The text tokenizers of T5 and CLIP on their published files. Ids are compared with torchtune's in tests/parity."""
 
+import io
 import pickle
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceTrainer
 
 from torchpipe.errors import ColumnError, ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.models.clip import CLIPTokenizer, clip_tokenizer
@@ -32,6 +34,23 @@ def test_t5_ends_a_text_with_eos(t5_file: str) -> None:
     assert tokenizer.encode("") == [1]
     assert tokenizer.decode(tokenizer.encode("hello there")) == "hello there"
     assert (tokenizer.vocab_size, tokenizer.eos_id, tokenizer.pad_id) == (32000, 1, 0)
+
+
+def test_t5_refuses_a_file_without_eos_and_text_without_utf8(t5_file: str, tmp_path: Path) -> None:
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(["a text without an end"] * 9),
+        model_writer=model,
+        vocab_size=20,
+        eos_id=-1,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    (tmp_path / "no_eos.model").write_bytes(model.getvalue())
+    with pytest.raises(TokenizerError, match=r"no_eos\.model has no EOS token"):
+        t5_tokenizer(str(tmp_path / "no_eos.model"))
+    with pytest.raises(TokenizerError, match="lone surrogate"):
+        t5_tokenizer(t5_file).encode("a\ud83db")
 
 
 # https://github.com/openai/CLIP/blob/main/notebooks/Interacting_with_CLIP.ipynb: the ids of "Hello World!"

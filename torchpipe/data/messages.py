@@ -134,6 +134,9 @@ def _checked_parts(role: str, content: Any) -> Iterator[Mapping[str, Any]]:
             f"The content of a {role!r} message is a {type(content).__name__}; it must be a string or a list of parts."
         )
     for index, part in enumerate(content):
+        if type(part) is dict and part.get("type") == "text" and isinstance(part.get("content"), str):
+            yield part  # what nearly every part is
+            continue
         where = f"Part {index} of a {role!r} message"
         if not isinstance(part, Mapping):
             raise DataError(f"{where} is a {type(part).__name__}; a part is a dict with 'type' and 'content'.")

@@ -56,7 +56,8 @@ class TikTokenBaseTokenizer:
 
     def encode(self, text: str, add_bos: bool = True, add_eos: bool = True) -> list[int]:
         """Ids of ``text``, with BOS and EOS around them where asked; the empty text gives just those."""
-        return [self.bos_id] * add_bos + self.backend.encode(text) + [self.eos_id] * add_eos
+        ids = self.backend.encode(text)
+        return _with_ends(ids, self.bos_id if add_bos else None, self.eos_id if add_eos else None)
 
     def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True) -> str:
         """Text of ids, control tokens as their text; it stops before the first EOS unless told otherwise.
@@ -122,7 +123,7 @@ class SentencePieceBaseTokenizer:
         ids = self.backend.encode(text, trim_leading_whitespace=trim_leading_whitespace)
         if (add_bos and self.bos_id < 0) or (add_eos and self.eos_id < 0):
             raise _no_id(self.backend.name, "BOS" if add_bos and self.bos_id < 0 else "EOS")
-        return [self.bos_id] * add_bos + ids + [self.eos_id] * add_eos
+        return _with_ends(ids, self.bos_id if add_bos else None, self.eos_id if add_eos else None)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control tokens have none.
@@ -181,16 +182,11 @@ class GPT2BaseTokenizer:
         Raises:
             TokenizerError: BOS or EOS is asked for, and none was given; or a byte of the text is unknown.
         """
+        for name, asked, token_id in (("BOS", add_bos, self.bos_id), ("EOS", add_eos, self.eos_id)):
+            if asked and token_id is None:
+                raise _no_id(self.backend.name, name)
         ids = self.backend.encode(text)
-        if add_bos:
-            if self.bos_id is None:
-                raise _no_id(self.backend.name, "BOS")
-            ids.insert(0, self.bos_id)
-        if add_eos:
-            if self.eos_id is None:
-                raise _no_id(self.backend.name, "EOS")
-            ids.append(self.eos_id)
-        return ids
+        return _with_ends(ids, self.bos_id if add_bos else None, self.eos_id if add_eos else None)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of ids, control tokens as their text; bytes that are not UTF-8 come back as U+FFFD.
@@ -244,7 +240,8 @@ class HuggingFaceBaseTokenizer:
 
     def encode(self, text: str, add_bos: bool = True, add_eos: bool = True) -> list[int]:
         """Ids of ``text``, with BOS and EOS around them where asked; the empty text gives just those."""
-        return [self.bos_id] * add_bos + self.backend.encode(text) + [self.eos_id] * add_eos
+        ids = self.backend.encode(text)
+        return _with_ends(ids, self.bos_id if add_bos else None, self.eos_id if add_eos else None)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ids, without the added tokens that the file calls special.
@@ -298,6 +295,15 @@ def _decoded(
         else:
             raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {num_tokens} ordinary ids.")
     return "".join(parts) + decode(run)
+
+
+def _with_ends(ids: list[int], bos_id: int | None, eos_id: int | None) -> list[int]:
+    """A back end's new list itself, with the ids that are given put around it."""
+    if bos_id is not None:
+        ids.insert(0, bos_id)
+    if eos_id is not None:
+        ids.append(eos_id)
+    return ids
 
 
 def _no_id(name: str, what: str) -> TokenizerError:

@@ -22,8 +22,8 @@ class SentencePieceBackend:
     """The encoder of a SentencePiece model file, as Llama 2, Mistral, Gemma and T5 publish theirs.
 
     Its ``control_tokens`` are the pieces that the file marks as control or unknown. No text is encoded as a control
-    piece. The unknown piece stands for characters that a model without byte pieces does not know. Where the model merges
-    nothing across spaces, words are encoded once and kept.
+    piece. The unknown piece stands for characters that a model without byte pieces does not know. Words are
+    encoded once and kept where the model merges nothing across spaces.
 
     Args:
         path: the model file.
@@ -71,7 +71,8 @@ class SentencePieceBackend:
             trim_leading_whitespace: leave out the space that the model puts before a text, for a text that goes on from
                 another. It changes nothing where the model drops white space.
         """
-        check_encodable(text)
+        if not text.isascii():
+            check_encodable(text)
         trim = trim_leading_whitespace and self.encodes_whitespace
         if self._words is not None:
             return self._words.encode(text if trim or not text else self._prefix + text)

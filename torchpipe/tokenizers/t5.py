@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from torchpipe.errors import TokenizerError
+from torchpipe.tokenizers.backend import check_encodable
 from torchpipe.tokenizers.base_tokenizers import SentencePieceBaseTokenizer
 from torchpipe.tokenizers.text_encoder import TextEncoderTokenizer
 
@@ -16,7 +18,7 @@ class T5Tokenizer(TextEncoderTokenizer):
 
     Raises:
         SourceError: there is no such file.
-        TokenizerError: the file is not a SentencePiece model.
+        TokenizerError: the file is not a SentencePiece model, or has no EOS.
     """
 
     def __init__(self, path: str, max_seq_len: int = 512, truncate: bool = True) -> None:
@@ -26,10 +28,15 @@ class T5Tokenizer(TextEncoderTokenizer):
         self.vocab_size = self._base.vocab_size
         self.bos_id, self.eos_id, self.pad_id = self._base.bos_id, self._base.eos_id, self._base.pad_id
         self.end_id = self.eos_id
+        if self.eos_id < 0:
+            raise TokenizerError(
+                f"{path} has no EOS token, with which T5's texts end. Is it the file of another family?"
+            )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; control tokens have none."""
         return self._base.decode(ids)
 
     def _whole(self, text: str) -> list[int]:
-        return self._base.encode(text, add_bos=False, add_eos=True)
+        check_encodable(text)
+        return self.spm_model.encode(text, add_eos=True)

@@ -30,7 +30,8 @@ class TextEncoderTokenizer(ABC):
         Raises:
             DataError: it has more than ``max_seq_len`` ids, and ``truncate`` is False.
         """
-        return self._cut(self._whole(text))
+        tokens = self._whole(text)
+        return tokens if len(tokens) <= self.max_seq_len else self._cut(tokens)
 
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``text`` replaced by ``tokens``.
