@@ -8,7 +8,6 @@ Every measurement is a fresh process on one thread; what is compared takes turns
 """
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -17,11 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from peers import REPOSITORY, requirements, torchtune_python
 from report import Result, table
+from tokenizer_inputs import oracle_file, write_inputs
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -41,7 +42,7 @@ class Bench:
         self.pythons = {"torchpipe": Path(sys.executable), "torchtune": peer}
         self.scratch = scratch
         self.gsm8k = DATA / "gsm8k" / "train.jsonl"
-        self.tokenizer = _tokenizer_file()
+        self.tokenizer = oracle_file("llama3")
 
     def run(self, package: str, script: str, *arguments: str | Path) -> Any:
         """The JSON that a script of this folder prints last, run in a package's environment on one thread."""
@@ -64,13 +65,6 @@ class Bench:
             for index in range(len(measures))[:: 1 if number % 2 == 0 else -1]:
                 gave[index].append(measures[index]())
         return gave
-
-
-def _tokenizer_file() -> Path:
-    spec = importlib.util.find_spec("llama_models")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("llama-models is not installed: pip install --no-deps -r requirements/oracles.txt")
-    return Path(next(iter(spec.submodule_search_locations)), "llama3", "tokenizer.model")
 
 
 def training_steps(bench: Bench) -> list[Result]:
@@ -163,6 +157,56 @@ def reading_rows(bench: Bench) -> list[Result]:
                     f"{task}: torchpipe gave {own[task]} and torchtune {other[task]}, which can't be compared."
                 )
     return results
+
+
+def tokenizing(bench: Bench) -> list[Result]:
+    """Every tokenizer class that torchtune has too, each package with its own on the same files and inputs."""
+    folder = bench.scratch / "tokenizers"
+    folder.mkdir()
+    inputs = write_inputs(DATA, folder)
+    runs: dict[str, tuple[list[Any], list[Any]]] = {}
+    results: dict[str, Result] = {}
+    names: list[str] = []
+    for rounds in (FEW, MANY - FEW):
+        measures = [
+            partial(bench.run, package, "run_tokenizers.py", package, inputs, "--only", *names)
+            for package in bench.pythons
+        ]
+        more = bench.taking_turns(measures, rounds)
+        for name in more[0][0]:
+            ours, theirs = runs.setdefault(name, ([], []))
+            ours += [run[name] for run in more[0]]
+            theirs += [run[name] for run in more[1]]
+            results[name] = _tokenizer_result(name, ours, theirs)
+        names = [name for name, result in results.items() if result.is_close()]
+        if not names:
+            break
+    return list(results.values())
+
+
+# torchtune splits their text with an expression of its own, so that some ids differ.
+OTHER_SPLIT = ("Phi4Tokenizer", "GPT2BaseTokenizer")
+
+
+def _tokenizer_result(name: str, ours: list[Any], theirs: list[Any]) -> Result:
+    counts = {(run["inputs"], run["tokens"]) for run in [*ours, *theirs]}
+    if len(counts) > 1 and name not in OTHER_SPLIT:
+        raise RuntimeError(f"{name}: the packages gave {counts} inputs and tokens, which can't be compared.")
+    inputs = f"{ours[0]['inputs']:,}"
+    what = (
+        f"{inputs} real texts"
+        if name.endswith(("BaseTokenizer", "T5Tokenizer", "CLIPTokenizer"))
+        else (f"tokenize_messages on {inputs} real conversations")
+    )
+    same = "torchtune splits text by another expression" if name in OTHER_SPLIT else "same file and tokens"
+    return Result(
+        what=f"{name}, thousand tokens/s",
+        ours=[run["tokens"] / run["seconds"] / 1000 for run in ours],
+        theirs=[ours[0]["tokens"] / run["seconds"] / 1000 for run in theirs],
+        higher_is_better=True,
+        goal=1,
+        note=f"{what}; {same}; CPU time of the first pass of a fresh tokenizer.",
+    )
 
 
 def collating(bench: Bench) -> list[Result]:
@@ -258,7 +302,7 @@ def machine() -> str:
             line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
         ]
         cpu = names[0] if names else cpu
-    names = ("torch", "tiktoken", "datasets")
+    names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     return (
         f"{os.cpu_count()} x {cpu}, {platform.system()} {platform.machine()}; Python {platform.python_version()}, "
@@ -275,7 +319,7 @@ def main() -> None:
         bench = Bench(torchtune_python(), Path(scratch))
         where = machine()
         results: list[Result] = []
-        for measure in (training_steps, reading_rows, collating, loss_memory, imports, first_look):
+        for measure in (training_steps, reading_rows, tokenizing, collating, loss_memory, imports, first_look):
             print(f"measuring {measure.__name__.replace('_', ' ')} ...", file=sys.stderr, flush=True)
             results += measure(bench)
     minutes = (time.monotonic() - start) / 60

@@ -103,9 +103,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def rows_of(data_folder: Path) -> Iterator[list[dict[str, Any]]]:
+def rows_of(data_folder: Path, num_gsm8k: int = 300) -> Iterator[list[dict[str, Any]]]:
     """Real conversations, as messages: gsm8k, and two files of chats."""
-    for line in (data_folder / "gsm8k" / "train.jsonl").read_text(encoding="utf-8").splitlines()[:300]:
+    for line in (data_folder / "gsm8k" / "train.jsonl").read_text(encoding="utf-8").splitlines()[:num_gsm8k]:
         row = json.loads(line)
         yield [turn("user", row["question"]), turn("assistant", row["answer"])]
     for line in (data_folder / "messages" / "tinker_conversations.jsonl").read_text(encoding="utf-8").splitlines():
