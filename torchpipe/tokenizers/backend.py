@@ -1,6 +1,6 @@
 """What a tokenizer back end gives to everything above it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from torchpipe.errors import TokenizerError
@@ -53,3 +53,23 @@ def check_encodable(text: str) -> None:
             f"(near {text[max(0, error.start - 20) : error.start]!r}). Repair the row, or replace it in a message "
             "transform with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
         ) from None
+
+
+def check_bytes(text: str, missing: Collection[int], name: str) -> None:
+    """Refuses text with a byte that a vocabulary lacks: the libraries drop it without a word, or panic.
+
+    Args:
+        text: what is to be encoded; it has a UTF-8 form.
+        missing: the bytes that the vocabulary has no token for.
+        name: what the message calls the tokenizer file.
+
+    Raises:
+        TokenizerError: the text has such a byte.
+    """
+    lacked = frozenset(missing)
+    for index, char in enumerate(text):
+        if not lacked.isdisjoint(char.encode()):
+            raise TokenizerError(
+                f"{name}: the vocabulary lacks a byte of {char!r}, character {index} of a text. Give the unknown "
+                "token's id where the tokenizer takes one, or a vocabulary that holds all 256 bytes."
+            )

@@ -6,13 +6,13 @@ None of them turns text into a control token. A conversation is written by
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from torchpipe.errors import ConfigError, SourceError, TokenizerError
+from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.files import read_special_tokens
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
+from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
@@ -259,6 +259,14 @@ class HuggingFaceBaseTokenizer:
         if token_id is None:
             given = (self.generation_config or {}).get(f"{key}_id")
             token_id = given[0] if isinstance(given, list) and given else given
+        known = type(token_id) is int and (
+            0 <= token_id < self.backend.num_tokens or token_id in self.special_tokens.values()
+        )
+        if type(token_id) is int and not known:
+            raise TokenizerError(
+                f"generation_config.json gives {key}_id {token_id}, which {self.backend.name} doesn't have. Give the "
+                "config file that belongs to it."
+            )
         if type(token_id) is not int:
             raise TokenizerError(
                 f"Could not infer {key}: tokenizer_config.json gives {text!r}, which is "
@@ -313,10 +321,9 @@ def _no_id(name: str, what: str) -> TokenizerError:
 def _read_config(path: str | None) -> dict[str, Any] | None:
     if not path:
         return None
+    content = read_bytes(path, "config file", "Check its path.")
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SourceError(f"Can't read the config file {path}: {error.strerror}. Check its path.") from error
+        config = json.loads(content)
     except ValueError as error:
         raise TokenizerError(f"{path} is not JSON ({error}). Give a model's own config file.") from error
     if not isinstance(config, dict):

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from torchpipe.errors import SourceError, TokenizerError
-from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.errors import ConfigError, TokenizerError
+from torchpipe.tokenizers.backend import check_bytes, check_encodable
+from torchpipe.tokenizers.reading import read_text
 
 # https://github.com/openai/gpt-2/blob/master/src/encoder.py (MIT)
 GPT2_PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+_MOST_CONTROL_TOKENS = 1000
+"""Beyond as many as there are merges; a vocabulary with more pieces that no merge makes has lost its merges."""
 
 
 class ByteLevelBackend:
@@ -28,6 +32,7 @@ class ByteLevelBackend:
     Raises:
         SourceError: a file is missing.
         TokenizerError: a file is not of this form, or the two don't belong together.
+        ConfigError: ``pattern`` is no regular expression.
     """
 
     def __init__(
@@ -43,8 +48,8 @@ class ByteLevelBackend:
         from tokenizers import decoders, models, pre_tokenizers
 
         self.name = str(vocab_path)
-        vocab = _read_vocab(Path(vocab_path))
-        merges = parse_merges(_read(Path(merges_path), "merges"), str(merges_path))
+        vocab = _read_vocab(vocab_path)
+        merges = parse_merges(read_text(merges_path, "merges file", "Check its path."), str(merges_path))
         unknown_token = next((piece for piece, token_id in vocab.items() if token_id == unknown_id), None)
         if unknown_id is not None and unknown_token is None:
             raise TokenizerError(f"{vocab_path} holds no piece of id {unknown_id!r} to stand for unknown bytes.")
@@ -57,6 +62,11 @@ class ByteLevelBackend:
         made = {first + second for first, second in merges}
         ordinary = {piece: token_id for piece, token_id in vocab.items() if len(piece) == 1 or piece in made}
         self.control_tokens = {piece: token_id for piece, token_id in vocab.items() if piece not in ordinary}
+        if len(self.control_tokens) > _MOST_CONTROL_TOKENS + len(merges):
+            raise TokenizerError(
+                f"{merges_path} holds {len(merges):,} merges, which don't make {len(self.control_tokens):,} pieces of "
+                f"{vocab_path}. Is the file cut, or that of another vocabulary?"
+            )
         self.num_tokens = 1 + max(ordinary.values(), default=-1)
         self._normalization: Literal["NFC"] | None = normalization
         self._refused = frozenset(
@@ -68,9 +78,13 @@ class ByteLevelBackend:
             self._tokenizer = tokenizers.Tokenizer(models.BPE(vocab=ordinary, merges=merges, unk_token=unknown_token))
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(f"{vocab_path} and {merges_path} don't belong together: {error}") from error
+        try:
+            split = tokenizers.Regex(pattern)
+        except Exception as error:  # bare here too
+            raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
         self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split(tokenizers.Regex(pattern), behavior="isolated"),
+                pre_tokenizers.Split(split, behavior="isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
@@ -86,7 +100,7 @@ class ByteLevelBackend:
         if self._normalization is not None:
             text = unicodedata.normalize(self._normalization, text)
         if self._refused:
-            self._refuse_unknown_bytes(text)
+            check_bytes(text, self._refused, self.name)
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -97,14 +111,6 @@ class ByteLevelBackend:
         """The bytes of one token; None where the vocabulary has no such id."""
         piece = self._tokenizer.id_to_token(token_id) if 0 <= token_id < self.num_tokens else None
         return None if piece is None else bytes(BYTE_OF[char] for char in piece)
-
-    def _refuse_unknown_bytes(self, text: str) -> None:
-        for index, char in enumerate(text):
-            if not self._refused.isdisjoint(char.encode()):
-                raise TokenizerError(
-                    f"{self.name}: the vocabulary lacks a byte of {char!r}, character {index} of a text. Give the "
-                    "unknown token's id, or a vocabulary that holds all 256 bytes."
-                )
 
 
 def byte_alphabet() -> dict[int, str]:
@@ -123,23 +129,16 @@ def byte_alphabet() -> dict[int, str]:
 BYTE_OF = {char: byte for byte, char in byte_alphabet().items()}
 
 
-def _read(path: Path, what: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SourceError(f"Can't read the {what} file {path}: {error.strerror}. Check its path.") from error
-    except UnicodeDecodeError as error:
-        raise TokenizerError(f"{path} is not UTF-8 text ({error}). Give the {what} file of the family.") from error
-
-
-def _read_vocab(path: Path) -> dict[str, int]:
-    text = _read(path, "vocabulary")
+def _read_vocab(path: str | Path) -> dict[str, int]:
+    text = read_text(path, "vocabulary file", "Check its path.")
     try:
         vocab: Any = json.loads(text)
     except ValueError as error:
         raise TokenizerError(f"{path} is not JSON ({error}). Give the vocab.json of the family.") from error
     if not (isinstance(vocab, Mapping) and vocab and all(type(token_id) is int for token_id in vocab.values())):
         raise TokenizerError(f"{path} is JSON, but not a table of piece to id. Give the vocab.json of the family.")
+    if len(set(vocab.values())) != len(vocab):
+        raise TokenizerError(f"{path} gives one id to several pieces. Give the vocab.json of the family.")
     return dict(vocab)
 
 

@@ -1,12 +1,13 @@
 """The text tokenizer of CLIP."""
 
 import gzip
+import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
-from torchpipe.errors import SourceError, TokenizerError
+from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
 from torchpipe.tokenizers.byte_level import BYTE_OF, byte_alphabet, parse_merges
+from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.text_encoder import TextEncoderTokenizer
 
 # https://github.com/openai/CLIP/blob/main/clip/simple_tokenizer.py (MIT): the split, without the two control tokens,
@@ -38,7 +39,9 @@ class CLIPTokenizer(TextEncoderTokenizer):
         from tokenizers import models, pre_tokenizers
 
         super().__init__(max_seq_len, truncate)
-        merges = parse_merges(_read(Path(path)), str(path))[:CLIP_NUM_MERGES]
+        merges = parse_merges(_read(path), str(path))[:CLIP_NUM_MERGES]
+        if not merges:
+            raise TokenizerError(f"{path} holds no merges. Give CLIP's merges file.")
         alphabet = list(byte_alphabet().values())
         pieces = [*alphabet, *(char + WORD_END for char in alphabet), *(first + second for first, second in merges)]
         self.vocab_size = len(pieces) + 2
@@ -82,12 +85,9 @@ def _bytes_of(piece: str) -> bytes:
     return bytes(BYTE_OF[char] for char in word) + (b" " if word != piece else b"")
 
 
-def _read(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SourceError(f"Can't read the merges file {path}: {error.strerror}. Check its path.") from error
+def _read(path: str) -> str:
+    content = read_bytes(path, "merges file", "Check its path.")
     try:
         return (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content).decode("utf-8")
-    except (UnicodeDecodeError, OSError, EOFError) as error:
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise TokenizerError(f"{path} is not UTF-8 text ({error}). Give CLIP's merges file.") from error

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
-from torchpipe.errors import ConfigError, SourceError, TokenizerError
+from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.byte_level import ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.families import FAMILIES
-from torchpipe.tokenizers.huggingface import HuggingFaceBackend
+from torchpipe.tokenizers.huggingface import HuggingFaceBackend, parse_added_tokens
+from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend, is_sentencepiece
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
@@ -27,12 +28,8 @@ def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_pat
     name = chat_format.name
     if path is None:
         raise ConfigError(f"The {name} tokenizer needs the path of its vocabulary file. Set it in the config.")
-    try:
-        with Path(path).open("rb") as file:
-            start = file.read(64)
-    except OSError as error:
-        raise SourceError(f"Can't read the tokenizer file {path}: {error.strerror}. Check tokenizer.path.") from error
-    is_json = start.lstrip().startswith(b"{")
+    start = read_bytes(path, "tokenizer file", "Check tokenizer.path.", size=64)
+    is_json = start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     if chat_format.files == "sentencepiece":
         if is_json or not is_sentencepiece(start):
             held = "JSON" if is_json else "another format"
@@ -86,15 +83,9 @@ def read_special_tokens(path: str | Path | None) -> dict[str, int] | None:
     """
     if path is None:
         return None
+    content = read_bytes(path, "special tokens file", "Check special_tokens_path.")
     try:
-        tokens = json.loads(Path(path).read_text(encoding="utf-8"))["added_tokens"]
-        return {token["content"]: int(token["id"]) for token in tokens}
-    except OSError as error:
-        raise SourceError(
-            f"Can't read the special tokens file {path}: {error.strerror}. Check special_tokens_path."
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise TokenizerError(
-            f"{path} has no list `added_tokens` of objects with `content` and `id` ({type(error).__name__}: {error}). "
-            "Give a Hugging Face tokenizer.json."
-        ) from error
+        spec = json.loads(content)
+    except ValueError as error:
+        raise TokenizerError(f"{path} is not JSON ({error}). Give a Hugging Face tokenizer.json.") from error
+    return parse_added_tokens(spec.get("added_tokens") if isinstance(spec, dict) else None, str(path))

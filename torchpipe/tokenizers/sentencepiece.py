@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchpipe.errors import SourceError, TokenizerError
+from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.sentencepiece_model import (
     adds_dummy_prefix,
     marked_as_control,
@@ -38,7 +39,7 @@ class SentencePieceBackend:
     def __init__(self, path: str | Path, control_tokens: Collection[str] = ()) -> None:
         self.name = str(path)
         self._given = tuple(control_tokens)
-        self._proto = _read_proto(Path(path))
+        self._proto = read_bytes(path, "tokenizer file", "Give the path of a SentencePiece model file.")
         self.processor = _load(self.name, self._proto)
         unknown = self.processor.unk_id()
         pieces = [text for text in self._given if self.processor.piece_to_id(text) != unknown]
@@ -105,15 +106,6 @@ def is_sentencepiece(start: bytes) -> bool:
     (True, False)
     """
     return len(start) > 3 and start[0] == start[2] == 0x0A and start[3] < start[1] < 0x80
-
-
-def _read_proto(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SourceError(
-            f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a SentencePiece model file."
-        ) from error
 
 
 def _load(name: str, proto: bytes) -> "SentencePieceProcessor":

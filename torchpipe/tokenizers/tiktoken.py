@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from torchpipe.errors import SourceError, TokenizerError
-from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.errors import ConfigError, TokenizerError
+from torchpipe.tokenizers.backend import check_bytes, check_encodable
+from torchpipe.tokenizers.reading import read_bytes
 
 if TYPE_CHECKING:
     pass
@@ -32,6 +33,7 @@ class TikTokenBackend:
     Raises:
         SourceError: there is no such file.
         TokenizerError: the file is not a rank file.
+        ConfigError: ``pattern`` is no regular expression.
     """
 
     def __init__(self, path: str | Path, pattern: str, *, normalization: Literal["NFC"] | None = None) -> None:
@@ -41,20 +43,30 @@ class TikTokenBackend:
         self._pattern = pattern
         self._normalization: Literal["NFC"] | None = normalization
         self.control_tokens: dict[str, int] = {}
-        ranks = _read_ranks(Path(path))
+        ranks = _read_ranks(path)
         self.num_tokens = len(ranks)
-        self._encoding: tiktoken.Encoding = tiktoken.Encoding(
-            self.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
-        )
+        self._missing = frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
+        try:
+            self._encoding: tiktoken.Encoding = tiktoken.Encoding(
+                self.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+            )
+        except ValueError as error:
+            raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
 
     def __reduce__(self) -> "tuple[partial[TikTokenBackend], tuple[str, str]]":
         return partial(TikTokenBackend, normalization=self._normalization), (self.name, self._pattern)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of ``text``; control tokens are spelled out like any other text."""
+        """Ids of ``text``; control tokens are spelled out like any other text.
+
+        Raises:
+            TokenizerError: a byte of the text is not among the ranks.
+        """
         check_encodable(text)
         if self._normalization is not None:
             text = unicodedata.normalize(self._normalization, text)
+        if self._missing:
+            check_bytes(text, self._missing, self.name)
         if len(text) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(text):
             return [token_id for piece in _cut_long_runs(text) for token_id in self._encoding.encode_ordinary(piece)]
         return self._encoding.encode_ordinary(text)
@@ -68,14 +80,9 @@ class TikTokenBackend:
         return self._encoding.decode_single_token_bytes(token_id) if 0 <= token_id < self.num_tokens else None
 
 
-def _read_ranks(path: Path) -> dict[bytes, int]:
+def _read_ranks(path: str | Path) -> dict[bytes, int]:
     """Bytes to rank. Read here: the library's own reader caches by path, and would serve a changed file stale."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise SourceError(
-            f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a rank file."
-        ) from error
+    lines = read_bytes(path, "tokenizer file", "Give the path of a rank file.").splitlines()
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line:
