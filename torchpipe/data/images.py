@@ -8,17 +8,15 @@ import base64
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import torch
 
-from torchpipe import __version__
+from torchpipe._sentences import printable
 from torchpipe._suggest import listed
 from torchpipe.errors import ConfigError, DataError, located
 
@@ -53,17 +51,22 @@ def load_image(
         image_loc: a file; an address, which is a string that begins with ``http://`` or ``https://``; or a string
             ``data:image/png;base64,...``.
         allow_remote: False refuses addresses.
-        timeout: seconds for the whole download.
+        timeout: seconds for the whole download, redirections and headers too.
         max_bytes: the largest file or download.
         max_pixels: the largest height times width; it is checked before anything is decoded.
 
     Raises:
         DataError: nothing is there, it is no picture, it is damaged or cut short, it is over a limit, or it is an
             address and they are refused.
+        ConfigError: a limit is no number above 0, or ``allow_remote`` is neither True nor False.
 
     >>> load_image("data:image/x-portable-pixmap;base64,UDYgMiAxIDI1NQoAAQIDBAU=").tolist()
     [[[0, 3]], [[1, 4]], [[2, 5]]]
     """
+    for limit, value in (("timeout", timeout), ("max_bytes", max_bytes), ("max_pixels", max_pixels)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise ConfigError(f"{limit}={value!r} must be a number above 0.")
+    _check_allow_remote(allow_remote)
     name = _shown(image_loc)
     if isinstance(image_loc, str) and _DATA_URL.match(image_loc):
         data = _inline(image_loc, name, max_bytes)
@@ -73,7 +76,9 @@ def load_image(
                 f"The picture {name} is at a remote address, and allow_remote=False refuses those. "
                 "Download the pictures, and give their paths."
             )
-        data = _fetched(image_loc, name, timeout, max_bytes)
+        from torchpipe.data.download import download  # about 40 ms, which data without addresses need not spend
+
+        data = download(image_loc, f"picture {name}", timeout=timeout, max_bytes=max_bytes)
     elif isinstance(image_loc, (str, os.PathLike)):
         data = _read(Path(image_loc), name, max_bytes)
     else:
@@ -116,52 +121,6 @@ def _inline(text: str, name: str, max_bytes: int) -> bytes:
         raise DataError(f"The picture {name} is not written in base64 as it says: {error}.") from error
 
 
-def _fetched(address: str, name: str, timeout: float, max_bytes: int) -> bytes:
-    # About 40 ms, which data without addresses need not spend.
-    from http.client import HTTPException
-    from urllib import request
-    from urllib.error import HTTPError
-
-    # No handlers for ftp: and file:, so that a redirection does not lead there.
-    opener = request.OpenerDirector()
-    for handler in (
-        request.ProxyHandler,
-        request.UnknownHandler,
-        request.HTTPHandler,
-        request.HTTPSHandler,
-        request.HTTPDefaultErrorHandler,
-        request.HTTPRedirectHandler,
-        request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
-    agent = {"User-Agent": f"torchpipe/{__version__}"}
-    query = request.Request(quote(address, safe="%/:=&?~#+!$,;'@()*[]"), headers=agent)
-    data = bytearray()
-    end = time.monotonic() + timeout
-    try:
-        with opener.open(query, timeout=timeout) as response:
-            # The socket's timeout is one for each read, and a server can send a byte at a time.
-            while part := response.read1(2**16):
-                data += part
-                if len(data) > max_bytes:
-                    raise _too_large(name, max_bytes)
-                if time.monotonic() > end:
-                    raise TimeoutError("timed out")
-            if response.length:
-                raise DataError(f"The picture {name} was cut short: {response.length:,} bytes are missing.")
-    except (OSError, ValueError, HTTPException) as error:
-        if isinstance(error, DataError):
-            raise
-        reason = getattr(error, "reason", error)
-        if isinstance(error, HTTPError):
-            error.close()  # it is the answer too
-            reason = f"the server answered {error.code} ({error.reason})"
-        if "timed out" in str(error):
-            reason = f"it did not come within {timeout:g} seconds"
-        raise DataError(f"The picture {name} can't be downloaded: {reason}.") from error
-    return bytes(data)
-
-
 def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> torch.Tensor:
     """The picture in the bytes of an image file, as :func:`load_image` gives it; errors call it ``name``.
 
@@ -191,7 +150,9 @@ def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> tor
             "PIL.Image.MAX_IMAGE_PIXELS as well as max_pixels."
         ) from error
     except Exception as error:  # what a decoder raises on a damaged file is not one class
-        raise DataError(f"The picture {name} can't be decoded, it is damaged or cut short: {error}.") from error
+        raise DataError(
+            f"The picture {name} can't be decoded, it is damaged or cut short: {printable(error)}."
+        ) from error
 
 
 def _file(data: bytes) -> Any:
@@ -281,9 +242,14 @@ def image_reader(image_dir: str | Path | None, allow_remote: bool) -> ImageReade
     """
     if image_dir is not None and not isinstance(image_dir, (str, os.PathLike)):
         raise ConfigError(f"image_dir={image_dir!r} must be a folder's path, or None for the working folder.")
+    _check_allow_remote(allow_remote)
+    return ImageReader(image_dir=None if image_dir is None else Path(image_dir), allow_remote=allow_remote)
+
+
+def _check_allow_remote(allow_remote: object) -> None:
+    # A string "false" would be true.
     if not isinstance(allow_remote, bool):
         raise ConfigError(f"allow_remote={allow_remote!r} must be True or False.")
-    return ImageReader(image_dir=None if image_dir is None else Path(image_dir), allow_remote=allow_remote)
 
 
 def _shown(value: Any) -> str:
