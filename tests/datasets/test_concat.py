@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -64,6 +66,19 @@ def test_an_index_reads_one_sample_of_one_part():
     parts = [Numbers(0, 3), Numbers(10, 3), Numbers(20, 3)]
     assert ConcatDataset(parts)[4]["tokens"] == [11]
     assert [part.reads for part in parts] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("index", [1.0, "1", None, slice(0, 2), [0], float("nan"), np.float64(1)])
+def test_what_is_no_row_number_is_refused(index: Any):
+    packed = PackedDataset(Numbers(0, 9), max_seq_len=3)
+    for dataset in (ConcatDataset([Numbers(0, 5)]), packed, ConcatDataset([packed])):
+        with pytest.raises(TypeError, match="A row is asked for by its number, and .* one by one"):
+            dataset[index]
+
+
+@pytest.mark.parametrize("number", [np.int64, np.uint8, torch.tensor, bool])
+def test_any_integer_is_a_row_number(number: Any):
+    assert ConcatDataset([Numbers(0, 1), Numbers(10, 1)])[number(1)]["tokens"] == [10]
 
 
 def test_an_index_beyond_the_end_names_the_parts_and_their_sizes():

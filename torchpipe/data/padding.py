@@ -85,7 +85,7 @@ def pad_rows(
 
     Raises:
         DataError: there are no rows, a row has no length, or the rows don't fit in one tensor of the type.
-        ConfigError: ``multiple`` is not a positive integer.
+        ConfigError: ``multiple`` is not a positive integer, or ``value`` is none of the type.
 
     >>> pad_rows([[1, 2, 3], [4]], value=0, multiple=4)
     tensor([[1, 2, 3, 0],
@@ -106,6 +106,7 @@ def pad_rows(
     if len(tails) > 1 or not all(_fits(part, dtype) for part in filled):
         held = ", ".join(f"{list(part.shape)} of {part.dtype}" for part in parts)
         raise DataError(f"These rows don't fit in one tensor of {dtype}: {held}.")
+    _check_value(value, dtype)
     out = torch.full((len(parts), width, *(tails.pop() if tails else ())), value, dtype=dtype)
     lines: Any = out if tensors else out.numpy()
     for line, part in zip(lines, parts, strict=True):
@@ -136,6 +137,19 @@ def pad_blocks(
     for place, block in blocks:
         out[place] = block
     return out
+
+
+def _check_value(value: Any, dtype: torch.dtype) -> None:
+    """Refuses a padding value that the tensor can't hold as it is: None of a tokenizer without padding, or 0.5."""
+    try:
+        fits = dtype.is_floating_point or (
+            int(value) == value and (dtype == torch.bool or torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max)
+        )
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits or isinstance(value, str):
+        raise ConfigError(f"Rows of {dtype} can't be filled with {value!r}. Give padding_idx and ignore_idx numbers.")
 
 
 def _as_array(row: Any) -> np.ndarray:

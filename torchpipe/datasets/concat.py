@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError
 
 
@@ -76,7 +77,7 @@ class ConcatDataset(Dataset[Any]):
 
     def locate(self, index: int) -> tuple[RandomAccessDataSource[Any], int]:
         """The part that a row stands in, and the row's number there."""
-        index = int(index)
+        index = row_number(index)
         if not -len(self) <= index < len(self):
             sizes = " + ".join(str(len(dataset)) for dataset in self.datasets)
             raise IndexError(

@@ -16,6 +16,7 @@ from torchpipe.data.packing.assemble import assemble
 from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
+from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ColumnError, ConfigError, DataError, located
 
 
@@ -121,7 +122,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def spans(self, index: int) -> list[Span]:
         """Which samples a pack holds, in order, and which of their tokens."""
-        index = int(index)
+        index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Pack {index} was asked for, and there are {len(self)} packs.")
         return self._plan.spans(index % len(self))

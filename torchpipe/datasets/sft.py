@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 from torchpipe._dotpath import resolve
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
+from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
 from torchpipe.sources import KeptRows, Rows, Source, describe_source, load_rows
 
@@ -65,7 +66,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        index = int(index)
+        index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
         index %= len(self)

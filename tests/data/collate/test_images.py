@@ -192,6 +192,8 @@ TWO = torch.ones(2, CHANNELS, HEIGHT, WIDTH)
         (changed("labels", [1]), DataError, "Sample 1 of the batch has 3 in 'tokens' and 1 in 'labels'"),
         (changed("sound", torch.ones(1)), DataError, "Sample 1 .* has 'sound' in 'encoder_input', which would be lost"),
         ({"tokens": [1]}, ColumnError, "Sample 1 of the batch has no 'labels'"),
+        (changed("images", ["a.png", TWO]), DataError, "The image of sample 1 of the batch can't become a tensor"),
+        (changed("images", []), DataError, "Sample 1 of the batch has no images and 2 in encoder_mask"),
         (
             sample(3, [1], encoder_input={"vision": sample(3, [1])["encoder_input"]}),
             DataError,
@@ -210,6 +212,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(held: dict[str, Any], error:
         ({"pad_direction": "up"}, ConfigError, "Unknown pad_direction 'up'. It is one of 'right', 'left'"),
         ({"pad_direction": "left", "pad_to_multiple_of": 2}, ConfigError, "does not go with pad_direction='left'"),
         ({"pad_direction": "left", "cp_degree": 2}, ConfigError, "cp_degree=2 is for training"),
+        ({"pad_max_tiles": "3"}, ConfigError, "pad_max_tiles='3' must be a whole number, or None"),
+        ({"pad_max_images": 2.5}, ConfigError, "pad_max_images=2.5 must be a whole number, or None"),
         ({"pad_max_tiles": 2}, DataError, "Picture 1 of sample 0 .* room for 3 tiles, more than pad_max_tiles=2"),
         ({"pad_max_images": 1}, DataError, "Picture 1 of sample 0 .* room for 2 images, more than pad_max_images=1"),
     ],

@@ -68,3 +68,18 @@ def test_an_empty_batch_and_an_unknown_mask_are_refused():
         padded_collate_packed([])
     with pytest.raises(ConfigError, match=r"mask 'varlem'.*Did you mean 'varlen'"):
         padded_collate_packed(BATCH, mask="varlem")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("key", ["labels", "input_pos"])
+@pytest.mark.parametrize("mask", ["dense", "varlen"])
+def test_as_many_labels_and_positions_as_tokens_are_needed(key: str, mask: Any):
+    pack = {"tokens": [5, 6, 7], "labels": [6, 7, 8], "input_pos": [0, 1, 2], "seq_lens": [3], key: [1, 2]}
+    with pytest.raises(DataError, match="3 tokens, .* there has to be one of each for every token"):
+        padded_collate_packed([pack], mask)
+
+
+@pytest.mark.parametrize("held", [[1.0, 2.0, 3.0], [[1, 2, 3]], 5])
+def test_what_is_no_row_of_integers_is_refused(held: Any):
+    pack = {"tokens": held, "labels": [6, 7, 8], "input_pos": [0, 1, 2], "seq_lens": [3]}
+    with pytest.raises(DataError, match="The tokens of a pack are integers in one axis; these are "):
+        padded_collate_packed([pack])

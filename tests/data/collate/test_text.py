@@ -1,4 +1,5 @@
 import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchpipe.data import padded_collate, padded_collate_sft
+from torchpipe.data import (
+    padded_collate,
+    padded_collate_dpo,
+    padded_collate_packed,
+    padded_collate_sft,
+    padded_collate_tiled_images_and_mask,
+)
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 
@@ -218,3 +225,56 @@ def test_padded_collate_joins_media_and_leaves_the_samples_as_they_are(stack: bo
     )
     assert batch == before
     assert batch[0]["encoder_input"] == {"x": pictures, "y": [pictures]}
+
+
+@pytest.mark.parametrize(
+    ("batch", "sentence"),
+    [
+        (None, "A batch is a list of samples, and this is a NoneType"),
+        ({"tokens": [1], "labels": [1]}, "this is a dict"),
+        (iter([{"tokens": [1]}]), "this is a list_iterator"),
+        ([{"tokens": [1], "labels": [1]}, None], "Sample 1 of the batch is a NoneType; a sample is a dict"),
+        ([[1, 2]], "Sample 0 of the batch is a list"),
+    ],
+)
+def test_what_is_no_batch_is_refused_by_every_function(batch: Any, sentence: str):
+    named = functools.partial(padded_collate, pad_direction="right", keys_to_pad=["tokens"], padding_idx=0)
+    functions = [
+        named,
+        padded_collate_sft,
+        padded_collate_dpo,
+        padded_collate_packed,
+        padded_collate_tiled_images_and_mask,
+    ]
+    for collate in functions:
+        with pytest.raises(DataError, match=sentence):
+            collate(batch)
+
+
+def test_tokens_of_more_than_one_axis_are_refused():
+    with pytest.raises(
+        DataError, match=r"have one axis each; these have more beyond it: tokens \[2\] and labels \[2\]"
+    ):
+        padded_collate_sft([{"tokens": [[1, 2]], "labels": [[1, 2]]}])
+
+
+@pytest.mark.parametrize("value", [None, "0", 0.5, 2**70, float("nan")])
+def test_a_padding_value_that_is_no_token_is_refused(value: Any):
+    batch = [{"tokens": [1, 2], "labels": [1, 2]}, {"tokens": [1], "labels": [1]}]
+    for options in ({"padding_idx": value}, {"ignore_idx": value}):
+        with pytest.raises(ConfigError, match="Rows of torch.int64 can't be filled with .*Give padding_idx"):
+            padded_collate_sft(batch, **options)
+    with pytest.raises(ConfigError, match="can't be filled with"):
+        padded_collate(batch, pad_direction="left", keys_to_pad=["tokens", "labels"], padding_idx=value)
+    floats = [{"tokens": [1.0, 2.0]}, {"tokens": [1.0]}]
+    padded = padded_collate(floats, pad_direction="left", keys_to_pad=["tokens"], padding_idx=0.5)  # pyright: ignore
+    assert padded["tokens"].tolist() == [[1.0, 2.0], [0.5, 1.0]]
+
+
+def test_a_degree_or_key_of_another_type_is_refused():
+    batch = [{"tokens": [1], "labels": [1]}]
+    for degree in (None, "2", 2.0):
+        with pytest.raises(ConfigError, match="cp_degree=.* must be 1 or more"):
+            padded_collate_sft(batch, cp_degree=degree)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="must be a list with at least one key"):
+        padded_collate(batch, pad_direction="left", keys_to_pad=[["tokens"]], padding_idx=0)  # pyright: ignore

@@ -1,5 +1,7 @@
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -87,3 +89,16 @@ def test_negative_lengths_and_no_rows_are_refused(build):
         build([torch.tensor([7, -1])])
     with pytest.raises(DataError, match="seq_lens has no rows"):
         build([])
+
+
+@pytest.mark.parametrize("lens", [torch.tensor([1.0, 2.0]), torch.tensor([[1, 2]]), torch.tensor(3), [1.5], "ab", None])
+def test_lengths_that_are_no_row_of_integers_are_refused(lens: Any):
+    for make in (document_ids, dense_block_causal_mask, varlen_mask):
+        with pytest.raises(DataError, match="Row 0: seq_lens is .*whole numbers"):
+            make([lens])
+
+
+@pytest.mark.parametrize("lens", [[2, 1], (2, 1), np.array([2, 1]), list(np.array([2, 1], dtype=np.int32))])
+def test_lengths_may_be_lists_and_arrays(lens: Any):
+    assert varlen_mask([lens]).lens == (2, 1)
+    assert document_ids([lens]).tolist() == [[0, 0, 1]]

@@ -155,6 +155,11 @@ def _pictures(batch: Sequence[Mapping[str, Any]]) -> tuple[list[_Picture], bool]
             )
         images = _listed(media.get("images"))
         if not images:
+            if spare := len(_listed(sample.get("encoder_mask"))):
+                raise DataError(
+                    f"Sample {index} of the batch has no images and {spare} in encoder_mask. There has to be one of "
+                    "each for every picture."
+                )
             continue
         layouts.setdefault(nested, index)
         if sample.get("encoder_mask") is None:
@@ -172,9 +177,9 @@ def _pictures(batch: Sequence[Mapping[str, Any]]) -> tuple[list[_Picture], bool]
         for number, (tiles, mask, ratio) in enumerate(zip(images, masks, ratios, strict=True)):
             picture = _Picture(
                 place=(index, number),
-                tiles=torch.as_tensor(tiles),
-                mask=torch.as_tensor(mask),
-                ratio=None if ratio is None else torch.as_tensor(ratio),
+                tiles=_as_tensor(tiles, "image", index),
+                mask=_as_tensor(mask, "mask", index),
+                ratio=None if ratio is None else _as_tensor(ratio, "aspect ratio", index),
             )
             _check(picture, len(sample["tokens"]))
             pictures.append(picture)
@@ -188,6 +193,16 @@ def _pictures(batch: Sequence[Mapping[str, Any]]) -> tuple[list[_Picture], bool]
 
 def _listed(values: Any) -> list[Any]:
     return [] if values is None else list(values)
+
+
+def _as_tensor(values: Any, what: str, index: int) -> torch.Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"The {what} of sample {index} of the batch can't become a tensor: {error}. A multimodal transform makes "
+            "tensors of images."
+        ) from error
 
 
 def _check(picture: _Picture, num_tokens: int) -> None:
@@ -223,6 +238,8 @@ def _check_alike(pictures: list[_Picture]) -> None:
 
 def _at_most(pictures: list[_Picture], limit: int | None, name: str, sizes: list[int]) -> int:
     most = max(sizes)
+    if limit is not None and not isinstance(limit, int):
+        raise ConfigError(f"{name}={limit!r} must be a whole number, or None for the most in the batch.")
     if limit is not None and limit < most:
         picture, what = pictures[sizes.index(most)], name.removeprefix("pad_max_")
         raise DataError(

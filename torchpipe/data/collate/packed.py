@@ -35,7 +35,8 @@ def padded_collate_packed(
 
     Raises:
         ColumnError: a sample lacks one of the four; without ``seq_lens`` it is not packed.
-        DataError: the batch is empty, or the packs have different lengths.
+        DataError: the batch is empty, the packs have different lengths, or one has not as many labels or positions as
+            tokens.
         ConfigError: another ``mask``.
 
     >>> pack = {"tokens": [5, 6, 7], "labels": [6, -100, -100], "input_pos": [0, 1, 0], "seq_lens": [2, 1]}
@@ -60,16 +61,20 @@ def padded_collate_packed(
                 f"Sample {index} of the batch has {tokens.shape[1]} tokens, but its seq_lens sum to {int(lens.sum())}. "
                 "They have to be equal: padding is one more document."
             )
-    return {
-        "tokens": tokens,
-        "labels": _stacked(batch, "labels"),
-        "input_pos": _stacked(batch, "input_pos"),
-        "mask": _MASKS[mask](seq_lens),
-    }
+    labels, input_pos = _stacked(batch, "labels"), _stacked(batch, "input_pos")
+    if not tokens.shape == labels.shape == input_pos.shape:
+        raise DataError(
+            f"The packs have {tokens.shape[1]} tokens, {labels.shape[1]} labels and {input_pos.shape[1]} positions; "
+            "there has to be one of each for every token."
+        )
+    return {"tokens": tokens, "labels": labels, "input_pos": input_pos, "mask": _MASKS[mask](seq_lens)}
 
 
 def _stacked(batch: Sequence[Mapping[str, Any]], key: str) -> torch.Tensor:
     rows = [torch.as_tensor(row) for row in column(batch, key)]
+    if any(row.ndim != 1 or row.dtype.is_floating_point or row.is_complex() for row in rows):
+        held = ", ".join(f"{list(row.shape)} of {row.dtype}" for row in rows)
+        raise DataError(f"The {key} of a pack are integers in one axis; these are {held}.")
     if len({row.shape for row in rows}) > 1:
         lengths = ", ".join(str(len(row)) for row in rows)
         raise DataError(f"The packs have {lengths} {key}. All packs of a batch come from one max_seq_len.")

@@ -30,10 +30,15 @@ def check_batch(batch: Sequence[Mapping[str, Any]]) -> None:
     """None, when there are samples.
 
     Raises:
-        DataError: the batch is empty.
+        DataError: the batch is empty, no list, or holds something else than samples.
     """
+    if not isinstance(batch, Sequence) or isinstance(batch, str):
+        raise DataError(f"A batch is a list of samples, and this is a {type(batch).__name__}.")
     if len(batch) == 0:
         raise DataError("The batch is empty. A collate function needs at least one sample.")
+    for index, sample in enumerate(batch):
+        if not isinstance(sample, Mapping):
+            raise DataError(f"Sample {index} of the batch is a {type(sample).__name__}; a sample is a dict.")
 
 
 def check_lengths(batch: Sequence[Mapping[str, Any]], tokens: str, labels: str) -> None:
@@ -88,7 +93,7 @@ def padded_collate(
             [0, 3]]), 'id': tensor([7, 8])}
     """
     direction = as_direction(pad_direction, pad_to_multiple_of)
-    if not isinstance(keys_to_pad, list) or not keys_to_pad:
+    if not isinstance(keys_to_pad, list) or not keys_to_pad or not all(isinstance(key, str) for key in keys_to_pad):
         raise ConfigError(f"keys_to_pad={keys_to_pad!r} must be a list with at least one key, like ['tokens'].")
     values = padding_idx if isinstance(padding_idx, dict) else dict.fromkeys(keys_to_pad, padding_idx)
     if set(values) != set(keys_to_pad):
@@ -143,7 +148,7 @@ def padded_collate_sft(
 
     Raises:
         DataError: the batch is empty, a sample has more tokens than labels or fewer, or there is something other than
-            integers.
+            integers in one axis.
         ColumnError: a sample has no ``tokens`` or no ``labels``.
         ConfigError: ``pad_to_multiple_of`` or ``cp_degree`` is below 1.
 
@@ -152,8 +157,8 @@ def padded_collate_sft(
             [4, 0, 0]]), 'labels': tensor([[   2,    3, -100],
             [-100, -100, -100]])}
     """
-    if cp_degree < 1:
-        raise ConfigError(f"cp_degree={cp_degree} must be 1 or more; 1 keeps a sequence on one device.")
+    if not isinstance(cp_degree, int) or cp_degree < 1:
+        raise ConfigError(f"cp_degree={cp_degree!r} must be 1 or more; 1 keeps a sequence on one device.")
     check_batch(batch)
     tokens, labels = column(batch, "tokens"), column(batch, "labels")
     width = longest([*tokens, *labels])
@@ -162,6 +167,9 @@ def padded_collate_sft(
         "tokens": pad_rows(tokens, value=padding_idx, width=width, multiple=pad_to_multiple_of, dtype=torch.int64),
         "labels": pad_rows(labels, value=ignore_idx, width=width, multiple=pad_to_multiple_of, dtype=torch.int64),
     }
+    if out["tokens"].ndim != 2 or out["labels"].ndim != 2:
+        shapes = " and ".join(f"{key} {list(out[key].shape[2:])}" for key in ("tokens", "labels"))
+        raise DataError(f"Tokens and labels of a sample have one axis each; these have more beyond it: {shapes}.")
     if cp_degree > 1:
         out["input_pos"] = torch.arange(out["tokens"].shape[1]).repeat(len(batch), 1)
     return {**out, **collate_media(batch, stack_on_new_dim=stack_on_new_dim)}

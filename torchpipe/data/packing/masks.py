@@ -6,6 +6,8 @@ A token attends to its own document, up to itself. Three forms say so: document 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import torch
 
@@ -96,7 +98,7 @@ def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
     """The lengths as integers, once they describe rows of one length."""
     if len(seq_lens) == 0:
         raise DataError("seq_lens has no rows. Give one tensor of document lengths for each row of the batch.")
-    lens_of_rows: list[list[int]] = [lens.tolist() for lens in seq_lens]
+    lens_of_rows = [_as_lens(lens, row) for row, lens in enumerate(seq_lens)]
     row_lens = [sum(lens) for lens in lens_of_rows]
     for row, lens in enumerate(lens_of_rows):
         if any(length < 0 for length in lens):
@@ -107,3 +109,13 @@ def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
                 "have one length: add the padding as one more document."
             )
     return lens_of_rows
+
+
+def _as_lens(lens: Any, row: int) -> list[int]:
+    values: Any = lens.tolist() if hasattr(lens, "tolist") else lens
+    if not isinstance(values, list | tuple) or not all(isinstance(length, Integral) for length in values):
+        raise DataError(
+            f"Row {row}: seq_lens is {lens!r}. It must be a tensor of one axis that holds the documents' lengths, "
+            "whole numbers."
+        )
+    return [int(length) for length in values]
