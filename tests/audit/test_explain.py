@@ -316,3 +316,28 @@ def test_a_picture_in_a_trained_message_says_why_it_is_not(llama3_tokenizer_file
     source: Any = [{"messages": chat}]
     dataset = SFTDataset(source=source, message_transform=dict, model_transform=transform)  # pyright: ignore
     assert "message 0 (user), media (part 0): stands for an image" in explain(dataset).to_text()
+
+
+@pytest.mark.parametrize(
+    ("sample", "sentence"),
+    [
+        ({"tokens": "ab", "labels": [1, 2]}, "its tokens are no integers in one axis, but 'ab'"),
+        ({"tokens": [1.5, 2], "labels": [1, 2]}, r"its tokens are no integers in one axis, but \[1.5, 2\]"),
+        ({"tokens": [1, 2], "labels": torch.ones(2)}, "its labels are no integers in one axis, but tensor"),
+        ({"tokens": torch.ones(1, 2, dtype=torch.int64), "labels": [1]}, "its tokens are no integers in one axis"),
+        ({"tokens": None, "labels": [1]}, "its tokens are no integers in one axis, but None"),
+        ({"tokens": [1, 2], "labels": [1, 2], "seq_lens": [3, -1]}, "no length below 0"),
+        ({"tokens": [1, 2], "labels": [1, 2], "seq_lens": ["2"]}, "its seq_lens are no integers"),
+        ({"tokens": [1], "labels": [1], "input_pos": [None]}, "its input_pos are no integers"),
+        ({"tokens": [1], "labels": [1], "num_truncated": "all"}, "its num_truncated are no integers"),
+    ],
+)
+def test_a_sample_that_holds_no_integers_is_refused(sample: Any, sentence: str) -> None:
+    with pytest.raises(DataError, match=f"Row 0.*{sentence}"):
+        explain([sample], tiny_tokenizer())
+
+
+@pytest.mark.parametrize("rows", [0, None, ["0"], [0.5]])
+def test_rows_are_numbers(rows: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a list of row numbers, as"):
+        explain([{"tokens": [1], "labels": [1]}], tiny_tokenizer(), rows=rows)

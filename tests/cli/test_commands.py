@@ -1,3 +1,6 @@
+import errno
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +70,41 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validat"]) == 2
     assert "there is no command 'validat'. Did you mean 'validate'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("words", [[], ["--version"], ["ls"], ["validate", "tiny/sft"], ["explain", "--help"]])
+def test_a_reader_that_goes_away_ends_it_without_a_word(words: list[str], buffered: bool, repository: Path) -> None:
+    """As in ``torchpipe ls | head -1``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    command = [sys.executable, "-m", "torchpipe.cli.main", *words]
+    try:
+        ended = subprocess.run(
+            command, cwd=repository, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120, env=environment
+        )
+    finally:
+        os.close(writing)
+    assert ended.stderr == ""
+    assert ended.returncode in (0, 1)  # argparse itself passes over a help text that nobody reads
+
+
+def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str, /) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(["ls"]) == 1
+    assert capsys.readouterr().err == "Error: No space left on device; what was being written is not whole.\n"
+
+
+def test_without_an_output_it_still_works(monkeypatch: pytest.MonkeyPatch, repository: Path) -> None:
+    """As under ``pythonw``, or after ``>&-`` in a shell."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["ls"]) == main(["explain", "tiny/sft", f"data_file={sample_file()}"]) == 0
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))

@@ -1,5 +1,6 @@
 """Rows of a data set, token by token: what each is, whether it is trained, and why."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,10 +35,14 @@ def explain(
 
     Raises:
         ConfigError: there is no such row, or nothing that decodes.
-        DataError: a sample has no ``tokens`` and ``labels`` of equal length.
+        DataError: a sample has no ``tokens`` and ``labels`` of equal length, integers in one axis.
     """
     num_rows = len(dataset)
-    places = [_in_range(index, num_rows, dataset) for index in rows]
+    try:
+        asked = [operator.index(row) for row in rows]
+    except TypeError:
+        raise ConfigError(f"rows={rows!r} must be a list of row numbers, as [0, -1].") from None
+    places = [_in_range(index, num_rows, dataset) for index in asked]
     origin = Origin.of(locate(dataset, places[0])[0] if places else dataset)
     tokenizer = tokenizer if tokenizer is not None else origin.model_transform
     if decode is None and not callable(getattr(tokenizer, "decode", None)):
@@ -104,15 +109,15 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
             raise
         raise located(error, f"Row {index}") from None
     tokens, labels = _tokens_and_labels(sample, index, dataset)
-    positions = _as_list(sample.get("input_pos", range(len(tokens))))
-    lengths = _as_list(sample["seq_lens"]) if "seq_lens" in sample else [len(tokens)]
+    positions = _integers(sample.get("input_pos", range(len(tokens))), "input_pos", index)
+    lengths = _integers(sample["seq_lens"], "seq_lens", index) if "seq_lens" in sample else [len(tokens)]
     part, number = locate(dataset, index)
     origin = Origin.of(part)
     spans = part.spans(number) if isinstance(part, PackedDataset) else None
-    if sum(lengths) != len(tokens) or len(positions) != len(tokens):
+    if sum(lengths) != len(tokens) or len(positions) != len(tokens) or min(lengths, default=0) < 0:
         raise DataError(
             f"Row {index} has {len(tokens)} tokens, {len(positions)} positions, and seq_lens that add up to "
-            f"{sum(lengths)}. They have to be the same."
+            f"{sum(lengths)}. They have to be the same, and no length below 0."
         )
     documents = []
     offset = 0
@@ -127,7 +132,7 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
         if spans is not None and not padding:
             document = replace(document, sample=spans[place].sample, start=spans[place].start)
         elif spans is None and "seq_lens" not in sample:
-            document = replace(document, sample=number, num_cut=int(sample.get("num_truncated", 0)))
+            document = replace(document, sample=number, num_cut=_num_cut(sample, index))
         documents.append(_with_provenance(document, origin) if document.sample is not None else document)
         offset += length
     return RowView(
@@ -231,14 +236,22 @@ def _tokens_and_labels(sample: Any, index: int, dataset: Any) -> tuple[list[int]
             f"Row {index} of {type(dataset).__name__} gave {held}. explain shows samples that hold `tokens` and "
             "`labels`."
         )
-    tokens, labels = _as_list(sample["tokens"]), _as_list(sample["labels"])
+    tokens, labels = (_integers(sample[key], key, index) for key in ("tokens", "labels"))
     if len(tokens) != len(labels):
         raise DataError(f"Row {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
     return tokens, labels
 
 
-def _as_list(values: Any) -> list[int]:
-    return [int(value) for value in (values.tolist() if hasattr(values, "tolist") else values)]
+def _integers(values: Any, key: str, index: int) -> list[int]:
+    held = values.tolist() if hasattr(values, "tolist") else values
+    try:
+        return [operator.index(value) for value in held]
+    except TypeError:
+        raise DataError(f"Row {index}: its {key} are no integers in one axis, but {repr(values)[:60]}.") from None
+
+
+def _num_cut(sample: Mapping[str, Any], index: int) -> int:
+    return _integers([sample.get("num_truncated", 0)], "num_truncated", index)[0]
 
 
 def _in_range(index: int, num_rows: int, dataset: Any) -> int:

@@ -53,7 +53,8 @@ def wants_color(asked: bool | None) -> bool:
     """Whether to colour: as asked, else on a terminal where NO_COLOR (https://no-color.org) isn't set."""
     if asked is not None:
         return asked
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_anywhere(text: str) -> None:

@@ -1,8 +1,11 @@
 """``torchpipe``: the first word chooses a command, the rest is the command's."""
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from torchpipe import __version__
 from torchpipe._sentences import print_error
@@ -36,6 +39,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after ``torchpipe``; those of the process by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _command(words)
+        finally:
+            # What is still buffered meets a closed pipe or a full disk here, and not when the process ends.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:  # torchpipe ls | head
+        if words[:1] == ["run"]:
+            print("Stopped: nobody reads the output any more. Send it to a file instead.", file=sys.stderr)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or words[:1] == ["run"]:
+            raise
+        print(f"Error: {error.strerror}; what was being written is not whole.", file=sys.stderr)
+    _discard_output()
+    return 1
+
+
+def _command(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0
@@ -55,12 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TorchpipeError as error:
         print_error(error)
         return 1
-    except BrokenPipeError:  # torchpipe ls | head
-        if words[0] == "run":
-            print("Stopped: nobody reads the output any more. Send it to a file instead.", file=sys.stderr)
-        else:
-            sys.stderr.close()
-        return 1
+
+
+def _discard_output() -> None:
+    """Leads what Python still has to write at its end to nowhere; it could not be written before."""
+    with suppress(OSError, AttributeError):  # where the output is no file of the system
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
