@@ -75,3 +75,12 @@ def test_patches_of_a_tile() -> None:
     assert VisionCrossAttentionMask(560, 14, IMAGE).patches_per_tile == 1600
     with pytest.raises(ConfigError, match="patch_size is 8 and tile_size 4. A patch must fit into a tile"):
         patches_per_tile(4, 8)
+
+
+@pytest.mark.parametrize("image", ["a.png", torch.zeros(3, 4, 4), None])
+def test_an_image_without_tiles_is_refused(image: object) -> None:
+    given = {"tokens": [IMAGE], "encoder_input": {"images": [image]}}
+    with pytest.raises(DataError, match=r"Image 0 of a sample is .*; it must be a tensor \[tiles, C, H, W\]"):
+        VisionCrossAttentionMask(4, 2, IMAGE)(given)
+    with pytest.raises(ColumnError, match="needs `tokens` and `encoder_input` with `images`"):
+        VisionCrossAttentionMask(4, 2, IMAGE)({"tokens": [1], "encoder_input": None})

@@ -80,6 +80,11 @@ def test_the_argument_is_never_changed() -> None:
         (torch.full((3, 2, 2), 255.0), "values from 255 to 255; they must lie from 0 to 1. Divide by 255"),
         (torch.full((3, 2, 2), float("nan")), "they must lie from 0 to 1"),
         (torch.zeros(3, 2, 2, dtype=torch.bool), "a tensor of torch.bool. Give uint8"),
+        (torch.full((3, 2, 2), 200), "a tensor of torch.int64. Give uint8"),
+        (torch.full((3, 2, 2), -1, dtype=torch.int16), "a tensor of torch.int16. Give uint8"),
+        (Image.new("I", (2, 2)), "has pixels of 32 bits, whose black and white are not known"),
+        (Image.new("F", (2, 2)), "has pixels of 32 bits, whose black and white are not known"),
+        (Image.new("La", (2, 2)), "An image of 2 x 2 pixels can't be decoded: conversion from La"),
     ],
 )
 def test_what_is_no_picture_is_refused(image: object, message: str) -> None:

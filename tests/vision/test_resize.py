@@ -119,3 +119,11 @@ def test_an_unknown_way_to_resize_is_refused_with_the_nearest() -> None:
 def test_an_image_without_pixels_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match="can't be resized"):
         resize_with_pad(torch.zeros(shape), (2, 2), "bilinear")
+
+
+@pytest.mark.parametrize("max_size", [0, -1, 2.5, "4"])
+def test_a_largest_side_that_is_none_is_refused(max_size: Any) -> None:
+    with pytest.raises(ConfigError, match="max_size is .* It must be a whole number above 0, or None"):
+        get_inscribed_size((4, 4), (8, 8), max_size)
+    with pytest.raises(ConfigError, match="target_size is 8. It must be a height and a width"):
+        resize_with_pad(torch.zeros(3, 4, 4), 8, "bilinear")  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,7 @@
 """Canvases of tiles: the choice for a picture, cutting, and padding one axis."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -80,3 +82,15 @@ def test_padding_lengthens_one_axis_at_its_end(dim: int) -> None:
 def test_padding_never_cuts() -> None:
     with pytest.raises(DataError, match="Axis 0 of a tensor is 4 long and can't be padded to 3"):
         pad_dim_to_size(torch.zeros(4, 2), 3, 0)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, "2", None])
+def test_a_tile_size_that_is_none_is_refused(size: Any) -> None:
+    with pytest.raises(ConfigError, match="tile_size is .* It must be a whole number above 0"):
+        tile_crop(torch.zeros(3, 4, 4), size)
+
+
+@pytest.mark.parametrize(("size", "dim"), [("8", 1), (8.0, 1), (8, 3), (8, -4), (8, None)])
+def test_a_size_or_axis_that_is_none_is_refused(size: Any, dim: Any) -> None:
+    with pytest.raises(ConfigError, match="and the tensor has 3 axes. Give whole numbers"):
+        pad_dim_to_size(torch.zeros(3, 4, 4), size, dim)

@@ -101,6 +101,12 @@ def test_it_can_be_sent_to_a_worker() -> None:
         ({"image_mean": (0, 0, 0), "image_std": (1, 1, 0)}, "those of image_std above 0"),
         ({"image_mean": (0,), "image_std": (1,)}, "Give three numbers"),
         ({"possible_resolutions": [(224, 300)]}, r"possible_resolutions holds \(224, 300\).*multiples of tile_size"),
+        ({"possible_resolutions": [("a", "b")]}, r"possible_resolutions holds \('a', 'b'\)"),
+        ({"possible_resolutions": [224]}, "possible_resolutions holds 224"),
+        ({"image_mean": 0.5, "image_std": 0.5}, "Give three numbers for both"),
+        ({"image_mean": (0, 0, 0), "image_std": ("1", "1", "1")}, "Give three numbers for both"),
+        ({"dtype": "bfloat16"}, "dtype is 'bfloat16'. It must be a torch.dtype of floats"),
+        ({"dtype": torch.uint8}, "dtype is torch.uint8. It must be a torch.dtype of floats"),
         ({"resample": "cubic"}, "resample is 'cubic'"),
     ],
 )

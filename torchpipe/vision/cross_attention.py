@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from torchpipe.errors import ColumnError, ConfigError, MediaError
+from torchpipe.errors import ColumnError, ConfigError, DataError, MediaError
 
 
 class VisionCrossAttentionMask:
@@ -44,10 +44,11 @@ class VisionCrossAttentionMask:
 
         Raises:
             ColumnError: ``tokens`` or the images are not there.
+            DataError: an image is no tensor of four axes.
             MediaError: there are more or fewer image tokens than images; a sample that was cut before its image, for
                 example.
         """
-        if "tokens" not in sample or "images" not in sample.get("encoder_input", {}):
+        if "tokens" not in sample or "images" not in (sample.get("encoder_input") or {}):
             raise ColumnError(
                 "VisionCrossAttentionMask needs `tokens` and `encoder_input` with `images`; the sample has "
                 f"{sorted(sample)}. A transform that tokenizes and tiles comes before it."
@@ -56,7 +57,10 @@ class VisionCrossAttentionMask:
         seen = _seen_from(tokens, self.image_token_id)
         check_image_count(len(seen), len(images))
         masks = []
-        for (start, stop), image in zip(seen, images, strict=True):
+        for number, ((start, stop), image) in enumerate(zip(seen, images, strict=True)):
+            if not isinstance(image, torch.Tensor) or image.ndim != 4:
+                held = list(image.shape) if isinstance(image, torch.Tensor) else f"a {type(image).__name__}"
+                raise DataError(f"Image {number} of a sample is {held}; it must be a tensor [tiles, C, H, W].")
             mask = torch.zeros(len(tokens), image.shape[0] * (self.patches_per_tile + 1), dtype=torch.bool)
             mask[start:stop] = True
             masks.append(mask)

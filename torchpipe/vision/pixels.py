@@ -10,17 +10,20 @@ from torchpipe.errors import DataError
 # Floating point pictures that were resized before can lie this far outside 0 to 1.
 _TOLERANCE = 1e-3
 
+# Signed integers mostly hold the values of uint8, and over their own range would be black.
+_INTEGERS = (torch.uint8, torch.uint16)
+
 
 def image_to_tensor(image: Any) -> torch.Tensor:
     """The picture as float32 [3, H, W], values from 0 to 1.
 
     Args:
         image: a PIL image of any mode, or a tensor [C, H, W] or [H, W] with 1 (gray), 3 (RGB) or 4 (RGB and alpha)
-            channels: integers over the range of their dtype, or floats from 0 to 1. Gray is repeated; alpha is left
-            out.
+            channels: uint8 or uint16 over their range, or floats from 0 to 1. Gray is repeated; alpha is left out.
 
     Raises:
-        DataError: another type, shape or range, or a file that ends before its picture does.
+        DataError: another type, shape or range (pixels of 32 bits have none that is known), or a file that ends before
+            its picture does.
 
     >>> image_to_tensor(torch.tensor([[0, 51], [102, 255]], dtype=torch.uint8))[:, 0, 1]
     tensor([0.2000, 0.2000, 0.2000])
@@ -59,7 +62,7 @@ def _check_shape(image: torch.Tensor) -> None:
 
 def _tensor_pixels(image: torch.Tensor) -> torch.Tensor:
     """Floats from 0 to 1, whatever the channels."""
-    if image.dtype == torch.bool or image.is_complex():
+    if image.is_complex() or not (image.is_floating_point() or image.dtype in _INTEGERS):
         raise DataError(f"An image is a tensor of {image.dtype}. Give uint8, or floats from 0 to 1.")
     if not image.is_floating_point():
         return image.to(torch.float32).div_(torch.iinfo(image.dtype).max)
@@ -81,6 +84,11 @@ def _check_pil(image: Any) -> None:
             f"An image is a {type(image).__name__}{shown}, not a PIL image or a tensor. Load it in the "
             "message_transform, for example with load_image."
         )
+    if image.mode in ("I", "F"):
+        raise DataError(
+            "An image has pixels of 32 bits, whose black and white are not known. Give it with 8 bits, or as a tensor "
+            "of floats from 0 to 1."
+        )
 
 
 def _pil_pixels(image: Any) -> torch.Tensor:
@@ -91,7 +99,7 @@ def _pil_pixels(image: Any) -> torch.Tensor:
         if image.mode == "P" and "transparency" in image.info:
             image = image.convert("RGBA")
         pixels = np.array(image.convert("RGB"))
-    except (OSError, SyntaxError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise DataError(
             f"An image of {image.width} x {image.height} pixels can't be decoded: {error}. Is its file complete?"
         ) from error

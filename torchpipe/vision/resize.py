@@ -46,7 +46,7 @@ def get_inscribed_size(image_size: Sequence[int], target_size: Sequence[int], ma
         proportions fills it.
 
     Raises:
-        ConfigError: a size is not two whole numbers above 0.
+        ConfigError: a size is not two whole numbers above 0, or ``max_size`` not one.
 
     >>> get_inscribed_size((300, 800), (448, 1344), None)
     (448, 1194)
@@ -56,6 +56,8 @@ def get_inscribed_size(image_size: Sequence[int], target_size: Sequence[int], ma
     height, width = _pair("image_size", image_size)
     target_height, target_width = _pair("target_size", target_size)
     if max_size is not None:
+        if not isinstance(max_size, int) or max_size < 1:
+            raise ConfigError(f"max_size is {max_size!r}. It must be a whole number above 0, or None.")
         target_height = min(target_height, max(height, max_size))
         target_width = min(target_width, max(width, max_size))
     # target_width / width < target_height / height, without dividing
@@ -120,7 +122,7 @@ def _check_pixels(image: torch.Tensor) -> None:
 
 
 def _pair(name: str, size: Sequence[int]) -> tuple[int, int]:
-    values = tuple(size)
+    values = tuple(size) if isinstance(size, Sequence) else ()
     if len(values) != 2 or not all(isinstance(value, int) and value > 0 for value in values):
         raise ConfigError(f"{name} is {size!r}. It must be a height and a width, whole numbers above 0.")
     return values

@@ -95,11 +95,14 @@ def tile_crop(image: torch.Tensor, tile_size: int) -> torch.Tensor:
         tile_size: side of a tile in pixels.
 
     Raises:
+        ConfigError: ``tile_size`` is no whole number above 0.
         DataError: the image has another number of axes, or a side is no multiple.
 
     >>> tile_crop(torch.arange(8).reshape(1, 2, 4), 2)[1].tolist()
     [[[2, 3], [6, 7]]]
     """
+    if not isinstance(tile_size, int) or tile_size < 1:
+        raise ConfigError(f"tile_size is {tile_size!r}. It must be a whole number above 0.")
     if image.ndim != 3:
         raise DataError(f"An image of the shape {list(image.shape)} can't be cut into tiles. It must be [C, H, W].")
     channels, height, width = image.shape
@@ -122,11 +125,16 @@ def pad_dim_to_size(input: torch.Tensor, size: int, dim: int, *, fill: float = 0
         fill: the value of what is added.
 
     Raises:
+        ConfigError: ``size`` is no whole number, or there is no such axis.
         DataError: the axis is longer already.
 
     >>> pad_dim_to_size(torch.ones(1, 2), 3, dim=0).tolist()
     [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     """
+    if not isinstance(size, int) or not isinstance(dim, int) or not -input.ndim <= dim < input.ndim:
+        raise ConfigError(
+            f"size is {size!r} and dim {dim!r}, and the tensor has {input.ndim} axes. Give whole numbers."
+        )
     missing = size - input.shape[dim]
     if missing < 0:
         raise DataError(f"Axis {dim} of a tensor is {input.shape[dim]} long and can't be padded to {size}. Raise size.")

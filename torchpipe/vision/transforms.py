@@ -54,11 +54,16 @@ class CLIPImageTransform:
                 raise ConfigError("Neither possible_resolutions nor max_num_tiles is given. Give one of them.")
             possible_resolutions = find_supported_resolutions(max_num_tiles, tile_size)
         for canvas in possible_resolutions:
-            if len(canvas) != 2 or not all(side > 0 and side % tile_size == 0 for side in canvas):
+            sides = canvas if isinstance(canvas, Sequence) else ()
+            if len(sides) != 2 or not all(
+                isinstance(side, int) and 0 < side == side // tile_size * tile_size for side in sides
+            ):
                 raise ConfigError(
-                    f"possible_resolutions holds {tuple(canvas)}. A canvas is a height and a width that are multiples "
+                    f"possible_resolutions holds {canvas!r}. A canvas is a height and a width that are multiples "
                     f"of tile_size ({tile_size})."
                 )
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ConfigError(f"dtype is {dtype!r}. It must be a torch.dtype of floats, as torch.bfloat16.")
         self.mean, self.std = _statistics(image_mean, image_std)
         self.possible_resolutions = torch.tensor(possible_resolutions)
         self.resize_to_max_canvas = resize_to_max_canvas
@@ -121,9 +126,13 @@ def _statistics(
 ) -> tuple[list[float], list[float]] | tuple[None, None]:
     if mean is None and std is None:
         return None, None
-    if mean is None or std is None or len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
+    numbers = [
+        [float(value) for value in values if isinstance(value, int | float)] if isinstance(values, Sequence) else []
+        for values in (mean, std)
+    ]
+    if not all(len(values) == 3 for values in numbers) or not all(value > 0 for value in numbers[1]):
         raise ConfigError(
             f"image_mean is {mean!r} and image_std {std!r}. Give three numbers for both (those of image_std above 0), "
             "or neither."
         )
-    return list(mean), list(std)
+    return numbers[0], numbers[1]
