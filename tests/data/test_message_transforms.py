@@ -230,21 +230,15 @@ def test_a_new_system_prompt_replaces_the_rows_own():
 
 def test_an_unknown_speaker_is_refused_with_the_turn_and_the_known_ones():
     with pytest.raises(
-        DataError, match=r"Turn 1 is from 'gpt4'; the speakers are 'system', 'human', 'gpt'.*mean 'gpt'"
+        DataError, match=r"Turn 1 has the role 'gpt4'; a role is one of 'system', 'human', 'gpt'.*mean 'gpt'"
     ):
         ShareGPTToMessages()(sharegpt(("human", "u"), ("gpt4", "a")))
 
 
-@pytest.mark.parametrize("speaker", ["function_call", "observation", "tool"])
-def test_tool_speakers_are_refused_in_a_sentence(speaker: str):
-    with pytest.raises(DataError, match=f"Turn 1 is from '{speaker}'.*write a message_transform that knows"):
-        ShareGPTToMessages()(sharegpt(("human", "u"), (speaker, "a")))
-
-
 def test_a_turn_without_text_is_refused():
-    with pytest.raises(DataError, match=r"The 'value' of turn 1 \(from 'gpt'\) is null"):
+    with pytest.raises(DataError, match=r"The value of turn 1 \('gpt'\) is null"):
         ShareGPTToMessages()(sharegpt(("human", "u"), ("gpt", None)))
-    with pytest.raises(DataError, match=r"The 'value' of turn 0 \(from 'human'\) holds a int"):
+    with pytest.raises(DataError, match=r"The value of turn 0 \('human'\) holds a int"):
         ShareGPTToMessages()(sharegpt(("human", 3)))
 
 
@@ -310,25 +304,16 @@ def test_text_parts_are_kept_apart():
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
-        ({"type": "image", "image": "x.png"}, r"Part 1 of turn 0 \('user'\) has the type 'image', and .*'image_url'"),
+        ({"type": "images", "image": "x"}, r"Part 1 of turn 0 \('user'\) has the type 'images', and .*'image_url'"),
         ({"type": "input_audio", "input_audio": {}}, "has the type 'input_audio'"),
         ({"text": "b"}, "has the type None"),
-        ({"type": "text", "value": "b"}, "has no string under 'text'; its keys are 'type', 'value'"),
+        ({"type": "text", "texts": "b"}, "has no string under 'text'; its keys are 'type', 'texts'"),
         ("b", "is a str; a part is a dict"),
     ],
 )
 def test_a_part_of_another_type_is_refused_not_dropped(part: Any, sentence: str):
     with pytest.raises(DataError, match=sentence):
         OpenAIToMessages()(openai(("user", [{"type": "text", "text": "a"}, part])))
-
-
-@pytest.mark.parametrize("key", ["tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"])
-def test_calls_and_reasoning_are_refused_not_dropped(key: str):
-    row = openai(("user", "u"), ("assistant", None), **{key: [{"function": {"name": "f"}}]})
-    with pytest.raises(
-        DataError, match=rf"Turn 1 \('assistant'\) (makes calls|makes a call|holds reasoning) in '{key}'.*chat template"
-    ):
-        OpenAIToMessages()(row)
 
 
 def test_null_keys_of_an_arrow_table_are_ignored():
@@ -345,7 +330,7 @@ def test_null_content_is_refused_and_never_taken_from_the_turn_before():
 
 
 @pytest.mark.parametrize(
-    ("role", "sentence"), [("asistant", "Did you mean 'assistant'"), ("developer", "one of 'system'")]
+    ("role", "sentence"), [("asistant", "Did you mean 'assistant'"), ("pretrain", "one of 'system'")]
 )
 def test_an_unknown_role_is_refused_with_the_turn(role: str, sentence: str):
     with pytest.raises(DataError, match=f"Turn 0 has the role '{role}'.*{sentence}"):
@@ -366,16 +351,9 @@ def test_openai_weight_zero_leaves_a_turn_out_whatever_the_strategy() -> None:
         assert [m.masked for m in messages if m.role == "assistant"] == [True, False]
 
 
-def test_openai_refuses_a_weight_between() -> None:
-    row = openai(("user", "u"), ("assistant", "a"))
-    row["messages"][1]["weight"] = 0.5
-    with pytest.raises(DataError, match=r"The weight of turn 1 \('assistant'\) is 0.5"):
-        OpenAIToMessages()(row)
-
-
 def test_sharegpt_turns_lose_nothing_and_weight_zero_is_not_trained():
     row = {"conversations": [{"from": "human", "value": "u"}, {"from": "gpt", "value": "a", "weight": 0}]}
     assert ShareGPTToMessages()(row)["messages"][1].masked
-    row["conversations"][1] = {"from": "gpt", "value": "a", "reasoning_content": "because"}
-    with pytest.raises(DataError, match=r"Turn 1 \('assistant'\) holds reasoning in 'reasoning_content'"):
-        ShareGPTToMessages()(row)
+    row["conversations"][1] = {"from": "gpt", "value": "a", "reasoning_content": "because", "weight": 0.5}
+    message = ShareGPTToMessages()(row)["messages"][1]
+    assert (message.reasoning, message.weight, message.masked) == ("because", 0.5, False)

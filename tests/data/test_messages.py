@@ -61,9 +61,10 @@ def test_empty_content_is_allowed():
     assert Message("assistant", []).text_content == ""
 
 
-def test_an_unknown_role_is_refused_with_the_five_names_and_the_nearest():
+def test_an_unknown_role_is_refused_with_the_six_names_and_the_nearest():
     with pytest.raises(
-        DataError, match=r"role 'asistant'.*'system', 'user', 'assistant', 'ipython', 'tool'.*mean 'assistant'"
+        DataError,
+        match=r"role 'asistant'.*'system', 'developer', 'user', 'assistant', 'ipython', 'tool'.*mean 'assistant'",
     ):
         Message("asistant", "a")  # pyright: ignore[reportArgumentType]
 
@@ -110,7 +111,7 @@ def test_a_flag_that_is_not_a_boolean_is_refused():
 
 def test_from_dict_takes_the_flags_and_ignores_other_keys_and_nulls():
     row = {"role": "assistant", "content": "f()", "ipython": True, "eot": False, "masked": None, "name": "x"}
-    assert Message.from_dict(row) == Message("assistant", "f()", ipython=True, eot=False)
+    assert Message.from_dict({**row, "text": "t"}) == Message("assistant", "f()", ipython=True, eot=False, name="x")
 
 
 def test_from_dict_names_the_key_that_is_missing():
@@ -194,7 +195,7 @@ def test_a_conversation_in_order_passes(messages: list[Message]):
         (turns("user", "user"), r"Message 1 \('user'\).*may not follow each other\. Join them"),
         (turns("user", "system"), r"Message 1 \('system'\).*may only be the first"),
         (turns("system", "system", "user"), r"Message 1 \('system'\).*may only be the first"),
-        (turns("user", "assistant", "tool"), r"Message 2 \('tool'\).*Set ipython=True or eot=False on that message"),
+        (turns("user", "assistant", "tool"), r"Message 2 \('tool'\).*Give that message tool_calls"),
         (turns("user", "tool"), r"Message 1 \('tool'\) stands after a 'user' message"),
         (turns("system", "ipython"), r"Message 1 \('ipython'\) stands after a 'system' message"),
         (turns("tool", "assistant"), r"Message 0 \('tool'\) stands at the start"),

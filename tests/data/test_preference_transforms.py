@@ -81,7 +81,7 @@ def test_a_turns_own_flags_and_parts_are_taken():
     said += [{"role": "ipython", "content": "1", "eot": None}]
     user, call, result = ChosenRejectedToMessages()({"chosen": said, "rejected": said})["chosen"]
     assert user.content == [{"type": "text", "content": "a"}, {"type": "text", "content": "b"}]
-    assert (call.ipython, call.eot, call.masked) == (True, True, False)
+    assert (call.ipython, call.eot, call.masked) == (True, True, True)
     assert result.eot is False
 
 
@@ -93,8 +93,8 @@ def test_a_turns_own_flags_and_parts_are_taken():
         (turns(("asistant", "a")), DataError, "In 'rejected': Turn 0 has the role 'asistant'.*mean 'assistant'"),
         (turns(("user", None)), DataError, r"The content of turn 0 \('user'\) is null"),
         ([{"from": "human", "value": "u"}], ColumnError, "this looks like the other layout"),
-        (turns(("user", [{"type": "image_url", "image_url": {"url": "a.png"}}])), DataError, "conversations of text"),
-        ([{"role": "assistant", "content": "", "tool_calls": [1]}], DataError, "makes calls in 'tool_calls'"),
+        (turns(("user", [{"type": "image_url", "image_url": {"url": "a.png"}}])), DataError, "conversations of 'text'"),
+        ([{"role": "assistant", "content": "", "tool_calls": [1]}], DataError, "Call 0 of turn 0 .*is a int"),
     ],
 )
 def test_what_is_no_conversation_is_refused_with_its_column(held: Any, error: type[Exception], sentence: str):

@@ -4,7 +4,8 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from torchpipe.data.messages import MaskingStrategy, Message
+from torchpipe.data.masking import MaskingStrategy
+from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
 from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset
 from torchpipe.errors import located

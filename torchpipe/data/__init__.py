@@ -8,22 +8,18 @@ from torchpipe.data.collate.images import padded_collate_tiled_images_and_mask
 from torchpipe.data.collate.packed import padded_collate_packed
 from torchpipe.data.collate.preference import padded_collate_dpo
 from torchpipe.data.collate.text import padded_collate, padded_collate_sft
+from torchpipe.data.conversations import validate_messages
 from torchpipe.data.image_tags import format_content_with_images
 from torchpipe.data.images import load_image
+from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
     InputOutputToMessages,
     OpenAIToMessages,
     ShareGPTToMessages,
 )
-from torchpipe.data.messages import (
-    MaskingStrategy,
-    Message,
-    Role,
-    mask_messages,
-    resolve_masking_strategy,
-    validate_messages,
-)
+from torchpipe.data.messages import Message, Role
+from torchpipe.data.openai_dicts import as_openai, from_openai
 from torchpipe.data.padding import left_pad_sequence
 from torchpipe.data.preference_transforms import ChosenRejectedToMessages
 from torchpipe.data.prompt_templates import (
@@ -36,6 +32,8 @@ from torchpipe.data.prompt_templates import (
     prompt_template,
 )
 from torchpipe.data.sequences import next_token_labels, truncate
+from torchpipe.data.tool_calls import ToolCall
+from torchpipe.data.train_on import TrainOn
 
 __all__ = [
     "CROSS_ENTROPY_IGNORE_IDX",
@@ -53,7 +51,11 @@ __all__ = [
     "Role",
     "ShareGPTToMessages",
     "SummarizeTemplate",
+    "ToolCall",
+    "TrainOn",
+    "as_openai",
     "format_content_with_images",
+    "from_openai",
     "left_pad_sequence",
     "load_image",
     "mask_messages",

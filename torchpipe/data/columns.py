@@ -8,12 +8,13 @@ from torchpipe.errors import ColumnError, ConfigError, DataError
 
 
 def resolve_column_map(
-    column_map: Mapping[str, str] | None, *, required: Sequence[str], optional: Sequence[str] = ()
+    column_map: Mapping[str, str | None] | None, *, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, str]:
     """The row's column for every name in ``required`` and ``optional``; a name that is not mapped stands for itself.
 
     Args:
-        column_map: our name -> the row's column; None or empty: the names stand for themselves.
+        column_map: our name -> the row's column; None or empty: the names stand for themselves. An optional name that
+            leads to None is left out: no column is read for it.
         required: names that a column_map must have.
         optional: names that it may have.
 
@@ -30,12 +31,15 @@ def resolve_column_map(
             raise ConfigError(
                 f"column_map has the key {name!r}; it may have {listed(names)}.{did_you_mean(name, names)}"
             )
+        if column is None and name in optional:
+            continue
         if not isinstance(column, str):
             raise ConfigError(f"column_map[{name!r}] is {column!r}; it must be the name of a column.")
     missing = [name for name in required if name not in given]
     if given and missing:
         raise ConfigError(f"column_map must name a column for {listed(required)}; it has none for {listed(missing)}.")
-    return {name: given.get(name, name) for name in names}
+    columns = {name: given.get(name, name) for name in names}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def cell(row: Mapping[str, Any], column: str, name: str) -> Any:

@@ -25,7 +25,8 @@ class SampleCounts:
         dropped_rows: samples read and then left out (max_packs).
         longest: tokens in the longest sample.
         largest_token_id: which the model's vocabulary has to hold.
-        digest: a hash of all tokens and labels in order, hexadecimal: equal where the same samples were counted.
+        digest: a hash of all tokens, labels and loss weights in order, hexadecimal: equal where the same samples
+            were counted.
     """
 
     rows: int = 0
@@ -44,8 +45,10 @@ class SampleCounts:
     def add(self, sample: Mapping[str, Any]) -> None:
         """Counts one sample."""
         labels = sample["labels"]
-        values = np.array([len(labels), *sample["tokens"], *labels], dtype=np.int64)
-        self.digest = hashlib.blake2b(self.digest.encode() + values.tobytes(), digest_size=16).hexdigest()
+        values = np.array([len(labels), *sample["tokens"], *labels], dtype=np.int64).tobytes()
+        if (weights := sample.get("loss_weights")) is not None:
+            values += np.array(weights, dtype=np.float32).tobytes()
+        self.digest = hashlib.blake2b(self.digest.encode() + values, digest_size=16).hexdigest()
         trained = len(labels) - list(labels).count(IGNORE_INDEX)
         cut = sample.get("num_truncated", 0)
         self.rows += 1

@@ -9,21 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchpipe._suggest import did_you_mean, listed
-from torchpipe.data.columns import not_text, resolve_column_map, text_cell
+from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.image_tags import check_image_tag, place_images
 from torchpipe.data.images import image_reader
-from torchpipe.data.messages import MaskingStrategy, Message, Role, resolve_masking_strategy
-from torchpipe.data.turns import (
-    as_system_prompt,
-    finished,
-    is_untrained,
-    openai_messages,
-    refuse_lost_fields,
-    speaker_and_text,
-    turns_of,
-)
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
+from torchpipe.data.messages import Message
+from torchpipe.data.turns import OwnMessage, as_system_prompt, finished, messages_of, tools_of, with_system_of
+from torchpipe.errors import ConfigError
 
 # The prompts of Stanford Alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT; Apache-2.0), which models were
 # trained on to the byte, and after which torchtune ends the user message with a line break.
@@ -37,14 +29,6 @@ ALPACA_PROMPT_NO_INPUT = (
     "Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"
 )
-
-SHAREGPT_ROLES: dict[str, Role] = {
-    "system": "system",
-    "human": "user",
-    "gpt": "assistant",
-    "user": "user",
-    "assistant": "assistant",
-}
 
 
 class InputOutputToMessages:
@@ -75,7 +59,7 @@ class InputOutputToMessages:
     def __init__(
         self,
         train_on_input: bool | None = None,
-        column_map: dict[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         image_dir: str | Path | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
@@ -97,11 +81,11 @@ class InputOutputToMessages:
         """``{"messages": [system?, user, assistant]}``."""
         columns = self.column_map
         question = text_cell(sample, columns["input"], "input")
-        images = self.images.images(sample.get(columns["image"]), columns["image"])
+        images = self.images.images(sample.get(columns["image"]), columns["image"]) if "image" in columns else []
         parts = [{"type": "image", "content": image} for image in images]
         messages = [
-            Message("user", [*parts, {"type": "text", "content": question}]),
-            Message("assistant", text_cell(sample, columns["output"], "output")),
+            OwnMessage(Message("user", [*parts, {"type": "text", "content": question}])),
+            OwnMessage(Message("assistant", text_cell(sample, columns["output"], "output"))),
         ]
         return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
 
@@ -130,7 +114,7 @@ class AlpacaToMessages:
     def __init__(
         self,
         train_on_input: bool | None = None,
-        column_map: dict[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
@@ -142,30 +126,37 @@ class AlpacaToMessages:
         """``{"messages": [user, assistant]}``."""
         columns = self.column_map
         instruction = text_cell(sample, columns["instruction"], "instruction")
-        if sample.get(columns["input"]) in (None, ""):
+        if "input" not in columns or sample.get(columns["input"]) in (None, ""):
             prompt = ALPACA_PROMPT_NO_INPUT.format(instruction=instruction)
         else:
             given = text_cell(sample, columns["input"], "input")
             prompt = ALPACA_PROMPT.format(instruction=instruction, input=given)
-        messages = [Message("user", prompt), Message("assistant", text_cell(sample, columns["output"], "output"))]
+        answer = text_cell(sample, columns["output"], "output")
+        messages = [OwnMessage(Message("user", prompt)), OwnMessage(Message("assistant", answer))]
         return {"messages": finished(messages, None, self.masking_strategy)}
 
 
 class ShareGPTToMessages:
     """A row with a list of ``{"from": speaker, "value": text}`` turns into messages.
 
-    The speakers are system, human and gpt; user and assistant are understood as well. Where the row has an ``image``
-    column, its picture or list of pictures stands where the user turns have ``image_tag``, in order, one for each tag.
+    The speakers are system, human and gpt, and for tools function_call, whose value is a call or a list of calls as
+    JSON text, and observation; user, assistant, developer, tool and function_response are understood as well. A turn
+    may have the other keys that :func:`~torchpipe.data.from_openai` reads, and those of
+    :func:`~torchpipe.data.turn_flags.turn_flags`, which win over the strategy. Where the row has an ``image`` column,
+    its picture or list of pictures stands where the user turns have ``image_tag``, in order, one for each tag.
     Rows without that column are text, tags and all.
 
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's columns for ``conversations`` and, optionally, ``image``; None: they have these names.
+        column_map: the row's columns for ``conversations`` and, optionally, ``image``, ``tools`` and ``system``; None:
+            they have these names. An optional one that leads to null is not read.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         image_dir: the folder that the pictures' paths start from; None: the working folder.
         image_tag: what stands for a picture in the text; None puts all pictures in front of the first user turn.
         masking_strategy: which messages are trained on; None: the assistant's.
         allow_remote: False refuses pictures at http(s) addresses; nothing is fetched.
+        split_reasoning: True takes a ``<think>...</think>`` at the start of an assistant's text out of it, as the
+            message's ``reasoning``; False leaves it in the text.
 
     Raises:
         ConfigError: an argument can't be used.
@@ -181,75 +172,76 @@ class ShareGPTToMessages:
     def __init__(
         self,
         train_on_input: bool | None = None,
-        column_map: dict[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         image_dir: str | Path | None = None,
         image_tag: str | None = "<image>",
         masking_strategy: str | MaskingStrategy | None = None,
         *,
         allow_remote: bool = True,
+        split_reasoning: bool = False,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("conversations",), optional=("image",))
+        self.column_map = resolve_column_map(
+            column_map, required=("conversations",), optional=("image", "tools", "system")
+        )
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.images = image_reader(image_dir, allow_remote)
+        self.split_reasoning = split_reasoning
         self.image_tag = image_tag
         if image_tag is not None:
             check_image_tag(image_tag)
 
-    def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
-        """``{"messages": [...]}``, one for each turn."""
-        messages: list[Message] = []
-        untrained: list[Message] = []
-        for index, turn in enumerate(turns_of(sample, self.column_map["conversations"], "conversations")):
-            speaker, text = speaker_and_text(
-                turn, index, ("from", "value"), other=("role", "content"), other_style="openai"
-            )
-            role = SHAREGPT_ROLES.get(speaker) if isinstance(speaker, str) else None
-            if role is None:
-                raise DataError(
-                    f"Turn {index} is from {speaker!r}; the speakers are {listed(SHAREGPT_ROLES)}."
-                    f"{did_you_mean(speaker, SHAREGPT_ROLES)} Drop such rows with a filter_fn, or write a "
-                    "message_transform that knows this speaker."
-                )
-            if not isinstance(text, str):
-                raise DataError(f"The 'value' of turn {index} (from {speaker!r}) {not_text(text)}")
-            refuse_lost_fields(turn, index, role)
-            messages.append(Message(role, text))
-            if is_untrained(turn, index, role):
-                untrained.append(messages[-1])
-        if (column := self.column_map["image"]) in sample:
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"messages": [...]}``, one for each turn, and the row's ``tools``, where it has any."""
+        columns = self.column_map
+        messages = messages_of(
+            sample,
+            columns["conversations"],
+            "conversations",
+            style="sharegpt",
+            read_image=None,
+            split_reasoning=self.split_reasoning,
+        )
+        if (column := columns.get("image")) is not None and column in sample:
             images = self.images.images(sample[column], column)
-            asking = [message for message in messages if message.role == "user"]
+            asking = [own.message for own in messages if own.message.role == "user"]
             contents = place_images([m.text_content for m in asking], image_tag=self.image_tag, images=images)
             for message, content in zip(asking, contents, strict=True):
                 message.content = content
-        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)}
+        messages = with_system_of(sample, columns, messages)
+        done = finished(messages, self.new_system_prompt, self.masking_strategy)
+        return {"messages": done, **tools_of(sample, columns)}
 
 
 class OpenAIToMessages:
     """A row with a list of ``{"role": ..., "content": ...}`` turns, as in OpenAI's chat API, into messages.
 
     A content is text, or a list of parts: ``{"type": "text", "text": ...}`` and ``{"type": "image_url", "image_url":
-    {"url": ...}}``, whose url is a path, an http(s) address or a ``data:`` URL. ``eot`` is False on tool and ipython
+    {"url": ...}}``, whose url is a path, an http(s) address or a ``data:`` URL. Calls, reasoning, names and the other
+    roles are read as :func:`~torchpipe.data.from_openai` reads them, and what a turn says about being trained on (see
+    :func:`~torchpipe.data.turn_flags.turn_flags`) wins over the strategy. ``eot`` is False on tool and ipython
     messages, and on an assistant message whose result comes next.
 
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's column for ``messages``; None: it has this name.
+        column_map: the row's columns for ``messages`` and, optionally, ``tools`` and ``system``; None: they have these
+            names. An optional one that leads to null is not read.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's.
         image_dir: the folder that the pictures' paths start from; None: the working folder.
         allow_remote: False refuses pictures at http(s) addresses; nothing is fetched.
+        split_reasoning: True takes a ``<think>...</think>`` at the start of an assistant's text out of it, as the
+            message's ``reasoning``; False leaves it in the text.
 
     Raises:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when the row lacks the column or a turn lacks a key, and a DataError when a turn
-    has an unknown role, no text, a part of another type, a picture that can't be loaded, or calls or reasoning, which
-    plain messages would lose.
+    has an unknown role, no text, a part of another type, a picture that can't be loaded, or what a message has no place
+    for.
 
     >>> row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
     >>> [message.text_content for message in OpenAIToMessages(new_system_prompt="Be kind.")(row)["messages"]]
@@ -259,21 +251,33 @@ class OpenAIToMessages:
     def __init__(
         self,
         train_on_input: bool | None = None,
-        column_map: dict[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
         *,
         image_dir: str | Path | None = None,
         allow_remote: bool = True,
+        split_reasoning: bool = False,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("messages",))
+        self.column_map = resolve_column_map(column_map, required=("messages",), optional=("tools", "system"))
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.images = image_reader(image_dir, allow_remote)
+        self.split_reasoning = split_reasoning
 
-    def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
-        """``{"messages": [...]}``, one for each turn."""
-        messages, untrained = openai_messages(sample, self.column_map["messages"], "messages", images=self.images)
-        return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)}
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"messages": [...]}``, one for each turn, and the row's ``tools``, where it has any."""
+        columns = self.column_map
+        messages = messages_of(
+            sample,
+            columns["messages"],
+            "messages",
+            style="openai",
+            read_image=self.images.image,
+            split_reasoning=self.split_reasoning,
+        )
+        messages = with_system_of(sample, columns, messages)
+        done = finished(messages, self.new_system_prompt, self.masking_strategy)
+        return {"messages": done, **tools_of(sample, columns)}

@@ -1,57 +1,75 @@
-"""Messages: one turn of a conversation, the rules that a list of them keeps, and which of them are trained on."""
+"""Messages: one turn of a conversation."""
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any, ClassVar, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.data.tool_calls import ToolCall, tool_calls_of
+from torchpipe.errors import DataError
 
-Role = Literal["system", "user", "assistant", "ipython", "tool"]
-"""Who speaks. ``tool`` and ``ipython`` both are the result of a call; ``ipython`` is Llama 3's word for it."""
+Role = Literal["system", "developer", "user", "assistant", "ipython", "tool"]
+"""Who speaks. ``tool`` and ``ipython`` both are the result of a call; ``ipython`` is Llama 3's word for it.
+``developer`` is OpenAI's word for who writes the system's instructions; formats without it write ``system``."""
 
-ROLES: tuple[str, ...] = get_args(Role)
+ROLES: tuple[Role, ...] = get_args(Role)
 PART_TYPES: tuple[str, ...] = ("text", "image")
-_RESULT_ROLES = ("tool", "ipython")
+RESULT_ROLES = ("tool", "ipython")
 
 
 class Message:
     """One turn of a conversation.
 
     Args:
-        role: one of system, user, assistant, ipython, tool.
+        role: one of system, developer, user, assistant, ipython, tool.
         content: the text, or a list of parts ``{"type": "text", "content": str}`` and
             ``{"type": "image", "content": payload}``. Stored as a new list of new dicts either way; payloads are kept
-            as they are.
+            as they are. None where there is no text beside calls or reasoning, which is a list of no parts.
         masked: True when nothing of this message is trained on.
         ipython: True when an assistant message is a call whose result the next message brings.
         eot: True when the turn ends here; False when the same speaker goes on after this message.
+        tool_calls: the calls that the assistant makes: :class:`~torchpipe.data.tool_calls.ToolCall` s, or dicts in
+            OpenAI's layout. In the turn they come after the content.
+        reasoning: what the assistant thinks before the content, where the data keeps it apart.
+        weight: how much each trained token of this message counts in the loss; None is 1, and 0 is not trained.
+        name: who speaks, among several of one role, or the tool whose result this is.
+        tool_call_id: the id of the call whose result this is.
 
     Raises:
         DataError: an unknown role, content that is neither text nor a list of known parts, flags that are not
-            booleans, or ``ipython`` on a message that is not the assistant's or carries an image.
+            booleans, ``ipython`` on a message that is not the assistant's or carries an image; calls or reasoning that
+            are not the assistant's, ``tool_call_id`` on what is no result, or a field of another type.
 
     >>> Message("user", "Hello").content
     [{'type': 'text', 'content': 'Hello'}]
     """
 
-    __slots__ = ("content", "eot", "ipython", "masked", "role")
+    __slots__ = (
+        *("content", "eot", "ipython", "masked", "name", "reasoning", "role", "tool_call_id", "tool_calls", "weight"),
+    )
 
     content: list[dict[str, Any]]
 
     def __init__(
         self,
         role: Role,
-        content: str | list[dict[str, Any]],
+        content: str | list[dict[str, Any]] | None,
         masked: bool = False,
         ipython: bool = False,
         eot: bool = True,
+        *,
+        tool_calls: Iterable[ToolCall | Mapping[str, Any]] | None = (),
+        reasoning: str | None = None,
+        weight: float | None = None,
+        name: str | None = None,
+        tool_call_id: str | None = None,
     ) -> None:
         if role not in ROLES:
             raise DataError(f"Unknown role {role!r}. A role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)}")
         self.role: Role = role
-        if isinstance(content, str):
+        if content is None and role == "assistant" and (tool_calls or reasoning):
+            self.content = []
+        elif isinstance(content, str):
             self.content = [{"type": "text", "content": content}]
         else:
             self.content = [dict(part) for part in _checked_parts(role, content)]
@@ -66,13 +84,45 @@ class Message:
                 )
             if self.contains_media:
                 raise DataError("An assistant message with ipython=True has an image in it; a call is text alone.")
+        self.tool_calls: tuple[ToolCall, ...] = tool_calls_of(tool_calls, f"a {role!r} message") if tool_calls else ()
+        self.reasoning = reasoning
+        self.weight = weight
+        self.name = name
+        self.tool_call_id = tool_call_id
+        if not (reasoning is weight is name is tool_call_id is None) or self.tool_calls:
+            self._check_optional_fields()
+
+    def _check_optional_fields(self) -> None:
+        role = self.role
+        for field, value in (("reasoning", self.reasoning), ("name", self.name), ("tool_call_id", self.tool_call_id)):
+            if value is not None and not isinstance(value, str):
+                raise DataError(f"{field}={value!r} of a {role!r} message is a {type(value).__name__}, not text.")
+        if role != "assistant" and (self.tool_calls or self.reasoning):
+            held = "tool_calls" if self.tool_calls else "reasoning"
+            raise DataError(f"A {role!r} message has {held}, which only the assistant's messages may have.")
+        if self.tool_call_id is not None and role not in RESULT_ROLES:
+            raise DataError(
+                f"A {role!r} message has tool_call_id={self.tool_call_id!r}, but it is no result of a call: its role "
+                f"would be one of {listed(RESULT_ROLES)}."
+            )
+        weight = self.weight
+        if weight is not None:
+            if (
+                isinstance(weight, bool)
+                or not isinstance(weight, int | float)
+                or not weight >= 0
+                or not isfinite(weight)
+            ):
+                raise DataError(f"weight={weight!r} of a {role!r} message must be a number, 0 or above.")
+            self.masked = self.masked or weight == 0
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> "Message":
         """The message that a dict with ``role`` and ``content`` describes.
 
-        ``masked``, ``ipython`` and ``eot`` are taken when they are there and not null (Arrow tables fill absent keys
-        with nulls); other keys are ignored.
+        The class's other arguments are taken when they are there and not null (Arrow tables fill absent keys with
+        nulls); other keys are ignored. For the layouts that data sets come in, see
+        :func:`~torchpipe.data.from_openai`.
 
         Raises:
             DataError: ``role`` or ``content`` is absent, or the message is refused (see the class).
@@ -82,8 +132,15 @@ class Message:
             raise DataError(
                 f"A message needs 'role' and 'content'. Missing: {listed(missing)}; the keys are {listed(d)}."
             )
-        flags = {key: d[key] for key in ("masked", "ipython", "eot") if d.get(key) is not None}
-        return cls(d["role"], d["content"], **flags)
+        return cls(d["role"], d["content"], **{key: d[key] for key in _OPTIONAL if d.get(key) is not None})
+
+    def with_role(self, role: Role) -> "Message":
+        """A new message of another role, with all else as it is here."""
+        return Message(role, list(self.content), **{key: getattr(self, key) for key in _OPTIONAL})
+
+    def with_content(self, content: str | list[dict[str, Any]]) -> "Message":
+        """A new message with another content, and all else as it is here."""
+        return Message(self.role, content, **{key: getattr(self, key) for key in _OPTIONAL})
 
     def get_media(self) -> list[Any]:
         """The payloads of the image parts, in order; None for an image part that carries none."""
@@ -100,14 +157,12 @@ class Message:
         return "".join(part["content"] for part in self.content if part["type"] == "text")
 
     def __eq__(self, other: object) -> bool:
-        """True when role, flags and parts are equal. Arrays and tensors are equal when they are the same object."""
+        """True when all fields are equal. Arrays and tensors are equal when they are the same object."""
         if not isinstance(other, Message):
             return NotImplemented
         return (
             self.role == other.role
-            and self.masked == other.masked
-            and self.ipython == other.ipython
-            and self.eot == other.eot
+            and all(getattr(self, key) == getattr(other, key) for key in _OPTIONAL)
             and len(self.content) == len(other.content)
             and all(_same_part(a, b) for a, b in zip(self.content, other.content, strict=True))
         )
@@ -117,10 +172,15 @@ class Message:
     def __repr__(self) -> str:
         parts = [part["content"] if part["type"] == "text" else f"<{part['type']}>" for part in self.content]
         shown = parts[0] if len(parts) == 1 and self.content[0]["type"] == "text" else parts
+        more = "".join(f", {key}={getattr(self, key)!r}" for key in _MORE if getattr(self, key) not in (None, ()))
         return (
             f"Message(role={self.role!r}, content={shown!r}, masked={self.masked}, "
-            f"ipython={self.ipython}, eot={self.eot})"
+            f"ipython={self.ipython}, eot={self.eot}{more})"
         )
+
+
+_MORE = ("tool_calls", "reasoning", "weight", "name", "tool_call_id")
+_OPTIONAL = ("masked", "ipython", "eot", *_MORE)
 
 
 def _checked_parts(role: str, content: Any) -> Iterator[Mapping[str, Any]]:
@@ -167,149 +227,3 @@ def _same_part(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
         return True
     # Comparing two arrays gives an array, which has no truth value.
     return not (hasattr(left, "shape") or hasattr(right, "shape")) and left == right
-
-
-def validate_messages(messages: Sequence[Message]) -> None:
-    """None, when the messages are in an order that a chat model can be trained on.
-
-    The rules: there are at least two messages; a system message comes first or not at all; a user message does not
-    follow a user message; an assistant message follows a user message or the result of a call; the result of a call
-    (``tool``, ``ipython``) follows the assistant message that made it (one with ``ipython=True`` or ``eot=False``) or
-    another result of the same call. Empty texts pass: whether a model's format allows them is the tokenizer's matter.
-
-    Raises:
-        DataError: a rule is broken; the message names the index, the role and the way out.
-    """
-    if len(messages) < 2:
-        raise DataError(
-            f"A conversation needs at least 2 messages, this one has {len(messages)}. Drop the row with a filter_fn."
-        )
-    previous: Message | None = None
-    for index, message in enumerate(messages):
-        if not isinstance(message, Message):
-            raise DataError(
-                f"Message {index} is a {type(message).__name__}, not a Message. "
-                "Build messages in a message_transform, or with Message.from_dict."
-            )
-        before = previous.role if previous is not None else None
-        if (before, message.role) not in _IN_ORDER and not _is_result_of(message, previous):
-            place = f"after a {before!r} message" if before is not None else "at the start"
-            raise DataError(f"Message {index} ({message.role!r}) stands {place}, but {_RULES[message.role]}")
-        previous = message
-
-
-# (role before, role). The one pair that depends on more is assistant, then result: see _is_result_of.
-_IN_ORDER = frozenset(
-    [
-        (None, "system"),
-        *((before, "user") for before in (None, "system", "assistant", *_RESULT_ROLES)),
-        *((before, "assistant") for before in ("user", *_RESULT_ROLES)),
-        *((before, role) for before in _RESULT_ROLES for role in _RESULT_ROLES),
-    ]
-)
-
-_RESULT_RULE = (
-    "the result of a call follows the assistant message that made it. "
-    "Set ipython=True or eot=False on that message, or drop the row with a filter_fn."
-)
-_RULES: dict[Role, str] = {
-    "system": "a system message may only be the first. Move it to the front, or join it to the first one.",
-    "user": "two user messages may not follow each other. Join them, or drop the row with a filter_fn.",
-    "assistant": "an assistant message answers a user message or the result of a call. "
-    "Add the missing turn, join the two, or drop the row with a filter_fn.",
-    "tool": _RESULT_RULE,
-    "ipython": _RESULT_RULE,
-}
-
-
-def _is_result_of(message: Message, previous: Message | None) -> bool:
-    """True when the message is the result of a call that the previous one made."""
-    return (
-        message.role in _RESULT_ROLES
-        and previous is not None
-        and previous.role == "assistant"
-        and (previous.ipython or not previous.eot)
-    )
-
-
-class MaskingStrategy(Enum):
-    """Which messages are trained on. System messages never are."""
-
-    TRAIN_ON_ALL = "train_on_all"
-    """Every message, except user messages with an image in them."""
-    TRAIN_ON_ASSISTANT = "train_on_assistant"
-    """Every assistant message."""
-    TRAIN_ON_LAST = "train_on_last"
-    """The last assistant message alone."""
-
-
-def _strategy(value: object) -> MaskingStrategy:
-    if isinstance(value, MaskingStrategy):
-        return value
-    try:
-        return MaskingStrategy(value)
-    except ValueError:
-        known = [strategy.value for strategy in MaskingStrategy]
-        raise ConfigError(
-            f"Unknown masking strategy {value!r}. It is one of {listed(known)}.{did_you_mean(value, known)}"
-        ) from None
-
-
-def mask_messages(messages: Sequence[Message], masking_strategy: str | MaskingStrategy) -> None:
-    """None; sets ``masked`` on every message in place, whatever it was before.
-
-    Raises:
-        ConfigError: the strategy is none of the three.
-    """
-    strategy = _strategy(masking_strategy)
-    trained_last = False
-    for message in reversed(messages):
-        if message.role == "system":
-            message.masked = True
-        elif strategy is MaskingStrategy.TRAIN_ON_ALL:
-            message.masked = message.role == "user" and message.contains_media
-        elif strategy is MaskingStrategy.TRAIN_ON_ASSISTANT:
-            message.masked = message.role != "assistant"
-        else:
-            message.masked = message.role != "assistant" or trained_last
-            trained_last = trained_last or message.role == "assistant"
-
-
-def resolve_masking_strategy(
-    train_on_input: bool | None,
-    masking_strategy: str | MaskingStrategy | None,
-    *,
-    default: str | MaskingStrategy,
-    stacklevel: int = 3,
-) -> MaskingStrategy:
-    """The one strategy that two arguments ask for: the current one, and the deprecated ``train_on_input``.
-
-    Neither given: ``default``. ``train_on_input`` given: a DeprecationWarning, and True means train_on_all, False
-    train_on_assistant. Both given: they must agree.
-
-    Args:
-        train_on_input: the deprecated switch, None when it was not given.
-        masking_strategy: the strategy by name or member, None when it was not given.
-        default: what to use when neither is given.
-        stacklevel: where the warning points; 3 is the caller of the function that calls this one.
-
-    Raises:
-        ConfigError: an unknown strategy, a ``train_on_input`` that is not a boolean, or two answers that differ.
-    """
-    asked = None if masking_strategy is None else _strategy(masking_strategy)
-    if train_on_input is None:
-        return asked or _strategy(default)
-    if not isinstance(train_on_input, bool):
-        raise ConfigError(f"train_on_input={train_on_input!r} is not True or False. Use masking_strategy instead.")
-    meant = MaskingStrategy.TRAIN_ON_ALL if train_on_input else MaskingStrategy.TRAIN_ON_ASSISTANT
-    if asked is not None and asked is not meant:
-        raise ConfigError(
-            f"train_on_input={train_on_input} means masking_strategy={meant.value!r}, but masking_strategy="
-            f"{asked.value!r} was given as well. Remove train_on_input."
-        )
-    warnings.warn(
-        f"train_on_input is deprecated: write masking_strategy={meant.value!r} for train_on_input={train_on_input}.",
-        DeprecationWarning,
-        stacklevel=stacklevel,
-    )
-    return meant

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.data.columns import resolve_column_map
-from torchpipe.data.messages import MaskingStrategy, Message, resolve_masking_strategy
-from torchpipe.data.turns import as_system_prompt, finished, openai_messages
+from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
+from torchpipe.data.messages import Message
+from torchpipe.data.turns import as_system_prompt, finished, messages_of, tools_of
 from torchpipe.errors import DataError, located
 
 
@@ -17,7 +18,8 @@ class ChosenRejectedToMessages:
 
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's columns for ``chosen`` and ``rejected``; None: they have these names.
+        column_map: the row's columns for ``chosen``, ``rejected`` and, optionally, ``tools``; None: they have
+            these names.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's.
 
@@ -25,7 +27,7 @@ class ChosenRejectedToMessages:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when the row lacks a column or a turn lacks a key, and a DataError when a turn has
-    an unknown role or holds more than text.
+    an unknown role, or holds pictures or what a message has no place for.
 
     >>> row = {side: [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": answer}]
     ...        for side, answer in (("chosen", "2"), ("rejected", "3"))}
@@ -36,23 +38,24 @@ class ChosenRejectedToMessages:
     def __init__(
         self,
         train_on_input: bool | None = None,
-        column_map: dict[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
     ) -> None:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("chosen", "rejected"))
+        self.column_map = resolve_column_map(column_map, required=("chosen", "rejected"), optional=("tools",))
         self.new_system_prompt = as_system_prompt(new_system_prompt)
 
-    def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
-        """``{"chosen": [...], "rejected": [...]}``."""
-        return {side: self._messages(sample, side) for side in ("chosen", "rejected")}
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"chosen": [...], "rejected": [...]}``, and the row's ``tools``, where it has any."""
+        sides = {side: self._messages(sample, side) for side in ("chosen", "rejected")}
+        return {**sides, **tools_of(sample, self.column_map)}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
         try:
-            messages, untrained = openai_messages(row, self.column_map[side], side, images=None, own_flags=True)
+            messages = messages_of(row, self.column_map[side], side, style="openai", read_image=None, own_flags=True)
         except DataError as error:
             raise located(error, f"In {side!r}") from error.__cause__
-        return finished(messages, self.new_system_prompt, self.masking_strategy, untrained=untrained)
+        return finished(messages, self.new_system_prompt, self.masking_strategy)

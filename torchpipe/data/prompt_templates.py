@@ -64,7 +64,7 @@ class PromptTemplate:
     def _around(self, message: Message) -> Message:
         before, after = self.template.get(message.role, ("", ""))
         content = [*_text(before), *message.content, *_text(after)]
-        return Message(message.role, content, masked=message.masked, ipython=message.ipython, eot=message.eot)
+        return message.with_content(content)
 
 
 # torchtune's texts. ChatML is OpenAI's Chat Markup Language (MicrosoftDocs/azure-docs, chat-markup-language.md).

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchpipe.data.messages import Message, validate_messages
+from torchpipe.data.conversations import validate_messages
+from torchpipe.data.loss_weights import loss_weights
+from torchpipe.data.messages import Message
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sequences import next_token_labels
 from torchpipe.errors import ConfigError, DataError
@@ -14,6 +16,10 @@ class SFTTransform:
 
     Labels are shifted here and nowhere else: ``labels[i]`` is ``tokens[i + 1]``, and -100 where that target is masked
     and at the last position. True in ``mask`` = not trained.
+
+    Where the model transform gives ``token_weights``, a float for each token, and they are not all 0 or 1, the sample
+    has ``loss_weights`` in their place: shifted as the labels are, so ``loss_weights[i]`` is the weight of
+    ``labels[i]``, and 0 where that is -100. A token of weight 0 is masked.
 
     Args:
         message_transform: row to ``{"messages": [...]}``; None where rows hold messages already.
@@ -55,6 +61,12 @@ class SFTTransform:
                 f"The model_transform ({_name(self.model_transform)}) returned {len(tokens)} tokens and {len(mask)} "
                 "mask values. They have to be of equal length, above 0."
             )
+        weights = result.pop("token_weights", None)
+        if weights is not None:
+            wanted = loss_weights(mask, weights)
+            mask = result["mask"] = [bool(masked) or not weight for masked, weight in zip(mask, weights, strict=True)]
+            if not set(wanted) <= {0, 1}:
+                result["loss_weights"] = wanted
         result["labels"] = next_token_labels(tokens, mask).tolist()
         return result
 

@@ -1,23 +1,54 @@
 """The turns of a conversation as a row holds them, dicts in OpenAI's or ShareGPT's layout, and what becomes of them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from torchpipe._suggest import did_you_mean, listed
+from torchpipe._suggest import listed
 from torchpipe.data.columns import cell, not_text
-from torchpipe.data.images import ImageReader
-from torchpipe.data.messages import ROLES, MaskingStrategy, Message, mask_messages
-from torchpipe.errors import ColumnError, ConfigError, DataError, located
+from torchpipe.data.masking import MaskingStrategy, mask_messages
+from torchpipe.data.messages import RESULT_ROLES, Message, Role
+from torchpipe.data.openai_dicts import ROLE_NAMES, message_of_turn
+from torchpipe.errors import ColumnError, ConfigError, DataError
 
-_LOST_KEYS = {
-    "tool_calls": "makes calls",
-    "function_call": "makes a call",
-    "reasoning_content": "holds reasoning",
-    "reasoning": "holds reasoning",
-    "thinking": "holds reasoning",
+Style = Literal["openai", "sharegpt"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a data set writes turns: the keys of who speaks and what, the speakers, the transform that reads it, and the
+    layout that it is taken for."""
+
+    keys: tuple[str, str]
+    roles: Mapping[str, Role]
+    transform: str
+    other: Style
+
+
+SHAREGPT_ROLES: dict[str, Role] = {
+    "system": "system",
+    "human": "user",
+    "gpt": "assistant",
+    "user": "user",
+    "assistant": "assistant",
+    "function_call": "assistant",
+    "observation": "tool",
+    "tool": "tool",
+    "function_response": "tool",
+    "developer": "developer",
 }
 
-_STYLE_CLASSES = {"openai": "OpenAIToMessages", "sharegpt": "ShareGPTToMessages"}
+_LAYOUTS: dict[Style, Layout] = {
+    "openai": Layout(keys=("role", "content"), roles=ROLE_NAMES, transform="OpenAIToMessages", other="sharegpt"),
+    "sharegpt": Layout(keys=("from", "value"), roles=SHAREGPT_ROLES, transform="ShareGPTToMessages", other="openai"),
+}
+
+
+class OwnMessage(NamedTuple):
+    """A message, and whether its turn asks to be trained on; None leaves it to the strategy."""
+
+    message: Message
+    trained: bool | None = None
 
 
 def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
@@ -31,31 +62,37 @@ def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
     return turns
 
 
-def speaker_and_text(
-    turn: Any, index: int, keys: tuple[str, str], *, other: tuple[str, str], other_style: str
-) -> tuple[Any, Any]:
-    """Who speaks in a turn and what they say, under this style's two keys."""
-    who, what = keys
+def speaker_and_text(turn: Any, index: int, layout: Layout) -> tuple[Any, Any]:
+    """Who speaks in a turn and what they say, under the layout's two keys; None where calls stand without text."""
+    who, what = keys = layout.keys
     if type(turn) is dict and what in turn and turn.get(who) is not None:
         return turn[who], turn[what]
     if not isinstance(turn, Mapping):
         raise DataError(f"Turn {index} is a {type(turn).__name__}; a turn is a dict with {listed(keys)}.")
     # Arrow gives every turn all the keys that any turn has, so a null speaker is a missing one.
-    if turn.get(who) is None or what not in turn:
-        if turn.get(other[0]) is not None and other[1] in turn:
+    if turn.get(who) is None or (what not in turn and not (turn.get("tool_calls") or turn.get("function_call"))):
+        other = _LAYOUTS[layout.other]
+        if turn.get(other.keys[0]) is not None and other.keys[1] in turn:
             raise ColumnError(
-                f"Turn {index} has {listed(other)} instead of {listed(keys)}: this looks like the other layout. "
-                f"Set conversation_style: {other_style}, which is {_STYLE_CLASSES[other_style]}."
+                f"Turn {index} has {listed(other.keys)} instead of {listed(keys)}: this looks like the other layout. "
+                f"Set conversation_style: {layout.other}, which is {other.transform}."
             )
         missing = [key for key in keys if key not in turn] or [who]
         raise ColumnError(f"Turn {index} lacks {listed(missing)}; it needs {listed(keys)}, and has {listed(turn)}.")
-    return turn[who], turn[what]
+    return turn[who], turn.get(what)
 
 
-def openai_messages(
-    row: Mapping[str, Any], column: str, name: str, *, images: ImageReader | None, own_flags: bool = False
-) -> tuple[list[Message], list[Message]]:
-    """The messages of a column in OpenAI's layout, and those among them that ask not to be trained on.
+def messages_of(
+    row: Mapping[str, Any],
+    column: str,
+    name: str,
+    *,
+    style: Style,
+    read_image: Callable[[Any], Any] | None,
+    split_reasoning: bool = False,
+    own_flags: bool = False,
+) -> list[OwnMessage]:
+    """The messages of a column, with what each turn says about being trained on.
 
     ``eot`` is False on tool and ipython messages, and on an assistant message whose result comes next.
 
@@ -63,100 +100,95 @@ def openai_messages(
         row: one row of the source.
         column: where its list of turns is.
         name: the column_map key that leads there, for errors.
-        images: reads the pictures; None refuses them.
+        style: the turns' layout.
+        read_image: makes an image's payload of what the data holds for it; None refuses images.
+        split_reasoning: see :func:`~torchpipe.data.from_openai`.
         own_flags: True takes ``ipython`` and ``eot`` from a turn that has them.
 
     Raises:
         ColumnError: there is no such column, or a turn lacks a key.
         DataError: a turn has an unknown role, or holds what its message would lose.
     """
-    messages: list[Message] = []
-    untrained: list[Message] = []
+    layout = _LAYOUTS[style]
+    messages: list[OwnMessage] = []
     goes_on = True  # whether the message before can still be the call that this turn is the result of
     for index, turn in enumerate(turns_of(row, column, name)):
-        role, content = speaker_and_text(
-            turn, index, ("role", "content"), other=("from", "value"), other_style="sharegpt"
-        )
-        if role not in ROLES:
-            raise DataError(
-                f"Turn {index} has the role {role!r}; a role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)} "
-                "Rename it in the source, or drop such rows with a filter_fn."
-            )
-        refuse_lost_fields(turn, index, role)
-        is_result = role in ("tool", "ipython")
-        if is_result and goes_on and messages and messages[-1].role == "assistant":
-            messages[-1].eot = False
+        speaker, content = speaker_and_text(turn, index, layout)
+        is_result = layout.roles.get(speaker) in RESULT_ROLES if isinstance(speaker, str) else False
+        if is_result and goes_on and messages and messages[-1].message.role == "assistant":
+            messages[-1].message.eot = False
         flags = {key: turn[key] for key in ("ipython", "eot") if turn.get(key) is not None} if own_flags else {}
         goes_on = "eot" not in flags
-        messages.append(Message(role, openai_content(content, index, role, images), **{"eot": not is_result, **flags}))
-        if is_untrained(turn, index, role):
-            untrained.append(messages[-1])
-    return messages, untrained
+        message, own = message_of_turn(
+            turn,
+            speaker,
+            content,
+            index=index,
+            read_image=read_image,
+            split=split_reasoning,
+            roles=layout.roles,
+            flags={"eot": not is_result, **flags},
+            content_key=layout.keys[1],
+        )
+        messages.append(OwnMessage(message, own.trained))
+    return messages
 
 
-def openai_content(
-    content: Any, index: int, role: str, images: ImageReader | None = None
-) -> str | list[dict[str, Any]]:
-    """A turn's content as a :class:`Message` takes it: the text, or its parts.
+def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages: list[OwnMessage]) -> list[OwnMessage]:
+    """The messages, after a system message of the row's column for it, where the row has one with text.
 
     Raises:
-        DataError: there is no text, or a part is something else.
+        DataError: the column holds no text, or the turns begin with another system message.
     """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise DataError(f"The content of turn {index} ({role!r}) {not_text(content)}")
-    return [
-        _openai_part(part, f"Part {number} of turn {index} ({role!r})", images) for number, part in enumerate(content)
-    ]
-
-
-def _openai_part(part: Any, where: str, images: ImageReader | None) -> dict[str, Any]:
-    if not isinstance(part, Mapping):
-        raise DataError(f"{where} is a {type(part).__name__}; a part is a dict with 'type' and 'text'.")
-    kind = part.get("type")
-    if kind == "image_url" and images is not None:
-        held = part.get("image_url")
-        address = held.get("url") if isinstance(held, Mapping) else held
-        if not isinstance(address, str):
-            raise DataError(
-                f"{where} has no address under 'image_url'; it must be {{'url': ...}}, with a path, an address or a "
-                "data: URL."
-            )
-        try:
-            return {"type": "image", "content": images.image(address)}
-        except DataError as error:
-            raise located(error, where) from error.__cause__
-    if kind != "text":
-        known = "text" if images is None else "text and 'image_url'"
-        raise DataError(
-            f"{where} has the type {kind!r}, and this transform builds conversations of {known}. "
-            "Drop such rows with a filter_fn."
-        )
-    # Messages of one's own have their text under 'content'; Arrow fills the key that a part lacks with null.
-    text = part.get("content") if part.get("text") is None else part["text"]
+    column = columns.get("system")
+    if column is None or row.get(column) in (None, ""):
+        return messages
+    text = row[column]
     if not isinstance(text, str):
-        raise DataError(f"{where} has no string under 'text'; its keys are {listed(part)}.")
-    return {"type": "text", "content": text}
+        raise DataError(f"Column {column!r} {not_text(text)} Or don't read it: map 'system' to null in column_map.")
+    if messages[0].message.role == "system":
+        if messages[0].message.text_content == text:
+            return messages
+        raise DataError(
+            f"The row has a system message, and another one in column {column!r}. Map 'system' to null in column_map "
+            "to leave the column out."
+        )
+    return [OwnMessage(Message("system", text), None), *messages]
 
 
-def finished(
-    messages: list[Message],
-    system_prompt: str | None,
-    strategy: MaskingStrategy,
-    *,
-    untrained: Sequence[Message] = (),
-) -> list[Message]:
+def tools_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """``{"tools": ...}``, the tools that the row offers, as they stand there: a list, or JSON text to the letter.
+
+    An empty dict where it offers none: no column, null, an empty list, or text that says so.
+
+    Raises:
+        DataError: the column holds something else.
+    """
+    column = columns.get("tools")
+    tools = None if column is None else row.get(column)
+    if tools is None or (isinstance(tools, str) and tools.strip() in ("", "[]", "null")):
+        return {}
+    if not isinstance(tools, str | list | tuple):
+        raise DataError(
+            f"Column {column!r} holds a {type(tools).__name__}. Tools are a list, or a list as JSON text. Mend it, or "
+            "map 'tools' to null in column_map to leave the column out."
+        )
+    return {"tools": tools} if tools else {}
+
+
+def finished(messages: Sequence[OwnMessage], system_prompt: str | None, strategy: MaskingStrategy) -> list[Message]:
     """The messages as a transform returns them: with the new system prompt in place of theirs, and masked.
 
-    Those in ``untrained`` are masked whatever the strategy says.
+    What a turn itself says about being trained on wins over the strategy.
     """
-    if system_prompt is not None:
-        messages = [Message("system", system_prompt), *(m for m in messages if m.role != "system")]
-    mask_messages(messages, strategy)
-    for message in untrained:
-        message.masked = True
-    return messages
+    kept = [own.message for own in messages]
+    mask_messages(kept, strategy)
+    for message, trained in messages:
+        if trained is not None:
+            message.masked = not trained
+    if system_prompt is None:
+        return kept
+    return [Message("system", system_prompt, masked=True), *(message for message in kept if message.role != "system")]
 
 
 def as_system_prompt(new_system_prompt: Any) -> str | None:
@@ -168,23 +200,3 @@ def as_system_prompt(new_system_prompt: Any) -> str | None:
     if new_system_prompt is not None and not isinstance(new_system_prompt, str):
         raise ConfigError(f"new_system_prompt={new_system_prompt!r} must be a string, or None to add nothing.")
     return new_system_prompt
-
-
-def refuse_lost_fields(turn: Mapping[str, Any], index: int, role: str) -> None:
-    """Refuses a turn that holds more than text, which a message of text would silently lose."""
-    for key, what in _LOST_KEYS.items():
-        if turn.get(key):
-            raise DataError(
-                f"Turn {index} ({role!r}) {what} in {key!r}, which this transform would lose. Drop such rows with a "
-                "filter_fn, or tokenize them with the model's chat template, which writes it."
-            )
-
-
-def is_untrained(turn: Mapping[str, Any], index: int, role: str) -> bool:
-    """Whether the turn asks not to be trained on: ``weight`` 0 in OpenAI's fine-tuning format; 1 is the default."""
-    weight = turn.get("weight")
-    if weight not in (None, 0, 1):
-        raise DataError(
-            f"The weight of turn {index} ({role!r}) is {weight!r}. It can be 0 (not trained) or 1; another is lost."
-        )
-    return weight == 0

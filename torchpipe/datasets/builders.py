@@ -5,13 +5,14 @@ from copy import copy
 from typing import Any, Literal
 
 from torchpipe._suggest import did_you_mean, listed
+from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
     InputOutputToMessages,
     OpenAIToMessages,
     ShareGPTToMessages,
 )
-from torchpipe.data.messages import MaskingStrategy, Message, mask_messages
+from torchpipe.data.messages import Message
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset

@@ -43,7 +43,7 @@ class GemmaChatTemplate:
         text = f"{system.text_content}\n\n{user.text_content.strip()}"
         images = [part for part in user.content if part["type"] != "text"]
         content = [*images, {"type": "text", "content": text}]
-        return [Message("user", content, masked=user.masked, eot=user.eot), *messages[2:]]
+        return [user.with_content(content), *messages[2:]]
 
 
 class GemmaTokenizer(Llama2Tokenizer):

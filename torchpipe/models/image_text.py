@@ -157,6 +157,8 @@ class ImageTextTransform:
         if num_kept < len(tokens):
             result["num_truncated"] = result.get("num_truncated", 0) + len(tokens) - num_kept
             result["tokens"], result["mask"] = self._cut(tokens, result["mask"], num_kept, closed=not inference)
+            if "token_weights" in result:
+                result["token_weights"] = truncate(result["token_weights"], num_kept)
         if num_whole < num_images:
             result["num_images_dropped"] = num_images - num_whole
         return result, num_whole

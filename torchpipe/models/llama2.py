@@ -45,9 +45,7 @@ class Llama2ChatTemplate:
             if message.role == "user" and system:
                 content[1:1] = system
                 system = []
-            written.append(
-                Message(message.role, content, masked=message.masked, ipython=message.ipython, eot=message.eot)
-            )
+            written.append(message.with_content(content))
         if system:
             raise DataError(
                 "The system message stands in the user turn after it in this format, and there is none. Drop the row "

@@ -79,7 +79,8 @@ class ChatFormat:
         document_end: after the last message. Not trained where a ``turn_end`` comes before it, at which sampling stops.
         document_per_exchange: whether each answer of the assistant ends a document, and a new one starts after it.
 
-        roles: the roles that the format has a place for; others are refused.
+        roles: the roles that the format has a place for; others are refused, but for a developer message, which a
+            format without that role writes as a system message.
         role_names: what the format calls a role, where that isn't the role's own name.
         result_prefix, result_suffix: around the result of a tool call; where they are given, the results that follow
             each other share one turn, with ``result_separator`` between them.
@@ -118,7 +119,7 @@ class ChatFormat:
     document_end: tuple[Piece, ...] = ()
     document_per_exchange: bool = False
 
-    roles: tuple[str, ...] = ROLES
+    roles: tuple[str, ...] = tuple(role for role in ROLES if role != "developer")
     role_names: Mapping[str, str] = field(default_factory=dict)
     result_prefix: tuple[Piece, ...] = ()
     result_suffix: tuple[Piece, ...] = ()

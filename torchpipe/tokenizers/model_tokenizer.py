@@ -3,17 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
+from torchpipe.data.loss_weights import are_weighted, token_weights
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
+from torchpipe.data.train_on import TrainOn, as_train_on
+from torchpipe.data.unwritable import refuse_tools
 from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.provenance import trace_segments
-from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render, tokens_and_mask
+from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render
+from torchpipe.tokenizers.token_mask import tokens_and_mask
 
 PromptTemplateLike = PromptTemplateInterface | Mapping[Role, tuple[str, str]] | str | None
 """A template, a table of role to (before, after), or the dotted name of a template's class."""
@@ -34,6 +38,8 @@ class ChatFormatTokenizer:
             or a dotted name to call.
         truncation_type: the side that is cut. Cut on the right, the last token becomes the document's end.
         mask_policy: which tokens of a trained message are trained; see :data:`~torchpipe.tokenizers.render.MaskPolicy`.
+        train_on: which parts of these count: a :class:`~torchpipe.data.train_on.TrainOn`, or a table of its fields;
+            None: all. These formats write no reasoning apart, so ``reasoning`` can't be False.
 
     Attributes:
         bos_id, eos_id: what :meth:`encode` puts around a text; bos_id is None where the family has no such token.
@@ -57,6 +63,7 @@ class ChatFormatTokenizer:
         prompt_template: PromptTemplateLike = None,
         truncation_type: Literal["left", "right"] = "right",
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOn | Mapping[str, Any] | None = None,
     ) -> None:
         if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
             raise ConfigError(
@@ -75,6 +82,12 @@ class ChatFormatTokenizer:
         self.prompt_template = as_prompt_template(prompt_template)
         self.truncation_type: Literal["left", "right"] = truncation_type
         self.mask_policy: MaskPolicy = mask_policy
+        self.train_on = as_train_on(train_on)
+        if not self.train_on.reasoning:
+            raise ConfigError(
+                f"train_on reasoning is False, and the {chat_format.name} format writes no reasoning apart from the "
+                "text. Leave it out, or use the model's chat template."
+            )
         self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
         self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
         if self.prompt_template is not None:
@@ -188,7 +201,12 @@ class ChatFormatTokenizer:
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``messages`` replaced by ``tokens`` and ``mask`` (lists of equal length; True = not trained).
 
-        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many.
+        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many. Where messages have weights
+        that a mask can't say, ``token_weights`` has a float for each token.
+
+        Raises:
+            ColumnError: there are no ``messages``.
+            DataError: the format has no place for something: an image, tools, calls, reasoning, a speaker's name.
         """
         if "messages" not in sample:
             raise ColumnError(
@@ -197,11 +215,15 @@ class ChatFormatTokenizer:
             )
         if "encoder_input" not in sample:
             _refuse_media(sample["messages"], self.chat_format.name)
+        refuse_tools(sample, format_name=self.chat_format.name)
         rest = {key: value for key, value in sample.items() if key != "messages"}
         tokens, mask = self._tokenize(sample["messages"], not inference)
         kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
         if len(kept_tokens) < len(tokens):
             rest["num_truncated"] = len(tokens) - len(kept_tokens)
+        if are_weighted(sample["messages"]):
+            weights = self._token_weights(sample["messages"], not inference)
+            rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
         return {**rest, "tokens": kept_tokens, "mask": kept_mask}
 
     def _tokenize(
@@ -217,7 +239,14 @@ class ChatFormatTokenizer:
         segments = render(
             messages, encoder or self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens
         )
-        return tokens_and_mask(segments, messages, self.mask_policy)
+        return tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
+
+    def _token_weights(self, messages: Sequence[Message], add_end_tokens: bool) -> list[float]:
+        """The conversation is rendered once more, so that rows without weights pay nothing for them."""
+        if self.prompt_template is not None:
+            messages = self.prompt_template(list(messages), inference=not add_end_tokens)
+        segments = render(messages, self._encoder, add_end_tokens=add_end_tokens)
+        return token_weights(messages, (index for _, index, token_ids in segments for _ in token_ids))
 
     def _trace(
         self,
@@ -235,7 +264,7 @@ class ChatFormatTokenizer:
         segments = render(
             messages, encoder or self._encoder, add_start_tokens=add_start_tokens, add_end_tokens=add_end_tokens
         )
-        tokens, mask = tokens_and_mask(segments, messages, self.mask_policy)
+        tokens, mask = tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
         last = len(kept_tokens) - 1
         replaced = last >= 0 and (tokens[last], mask[last]) != (kept_tokens[last], kept_mask[last])
         return trace_segments(segments, messages, mask, self.mask_policy).truncate(

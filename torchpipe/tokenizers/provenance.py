@@ -6,6 +6,7 @@ from itertools import groupby
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import Origin, TokenTrace
 from torchpipe.tokenizers.render import Kind, MaskPolicy, Segment
+from torchpipe.tokenizers.token_mask import TRAINED_KINDS
 
 _UNTRAINED_ANYWAY = {
     Kind.DOCUMENT_START: "starts the document",
@@ -57,6 +58,8 @@ def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:
         return "message masked"
     if kind is Kind.MEDIA:
         return "stands for an image"
+    if kind in TRAINED_KINDS[policy]:
+        return f"{_words(kind)} left out by train_on"
     return f"{_words(kind)} (mask_policy {policy})"
 
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
+from torchpipe.data.unwritable import refuse_unwritable, with_known_roles
 from torchpipe.errors import DataError, TokenizerError
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
 
@@ -34,12 +35,6 @@ class Kind(Enum):
     DOCUMENT_END = "document_end"
 
 
-# Tuples: an enum's members hash slowly, and are compared by identity first.
-_SAMPLED = (Kind.CONTENT, Kind.TURN_END, Kind.CALL_PREFIX, Kind.CALL_SUFFIX)
-_TRAINED_KINDS: Mapping[MaskPolicy, tuple[Kind, ...]] = {
-    "message": (*_SAMPLED, Kind.HEADER, Kind.SEPARATOR),
-    "sampled": _SAMPLED,
-}
 _SHORT_TEXT, _MAX_SHORT_TEXTS = 16, 1000
 """Of messages in several parts, so many texts of so few characters are encoded once and kept."""
 
@@ -246,6 +241,7 @@ def render(
     chat_format = encoder.chat_format
     if not messages:
         raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
+    messages = with_known_roles(messages, chat_format.roles, format_name=chat_format.name)
     segments: list[Segment] = []
     last = len(messages) - 1
     before: Message | None = None
@@ -253,6 +249,7 @@ def render(
         from_assistant = message.role == "assistant"
         if message.role not in chat_format.roles:
             encoder.refuse_role(message, index)
+        refuse_unwritable(message, index, format_name=chat_format.name)
         starts_exchange = before is None or before.role == "assistant"
         if starts_exchange and (add_start_tokens if before is None else chat_format.document_per_exchange):
             segments.append(Segment(Kind.DOCUMENT_START, -1, encoder.document_start))
@@ -330,16 +327,3 @@ def _document_end(index: int, encoder: FormatEncoder) -> Segment:
 def _ends_in_space(message: Message | None) -> bool:
     """Whether the last text part ends in a space."""
     return message is not None and bool(message.content) and message.content[-1]["content"].endswith(" ")
-
-
-def tokens_and_mask(
-    segments: Sequence[Segment], messages: Sequence[Message], policy: MaskPolicy
-) -> tuple[list[int], list[bool]]:
-    """Ids and mask of equal length; True = not trained."""
-    tokens: list[int] = []
-    mask: list[bool] = []
-    trained_kinds = _TRAINED_KINDS[policy]
-    for kind, index, token_ids in segments:
-        tokens += token_ids
-        mask += [kind not in trained_kinds or messages[index].masked] * len(token_ids)
-    return tokens, mask
