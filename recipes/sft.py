@@ -24,6 +24,7 @@ from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.generate import generate
 from torchpipe.training import (
     TrainingLog,
+    batch_loss,
     checkpoints,
     collater,
     epoch_order,
@@ -33,7 +34,7 @@ from torchpipe.training import (
     save_checkpoint,
     set_seed,
     step_batches,
-    to_device,
+    trained_weight,
 )
 
 # Every key that the recipe reads. A key that is not here is refused by name.
@@ -232,17 +233,16 @@ def main(cfg: DictConfig) -> None:
             order = epoch_order(len(dataset), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle)
             for micro_batches in batches(dataset, order, start_step, accumulation):
                 trained = sum(map(num_trained, micro_batches))
+                weight = sum(map(trained_weight, micro_batches))  # without loss weights, the same
                 step_loss = 0.0
                 for batch in micro_batches:
-                    if not num_trained(batch):
+                    if not trained_weight(batch):
                         continue
-                    inputs = to_device(batch, device)
-                    labels = inputs.pop("labels")
                     # This micro-batch's sum over its trained tokens, divided by those of the whole step.
-                    loss = loss_fn(model(**inputs), labels) * (num_trained(batch) / max(trained, 1))
+                    loss = batch_loss(model, loss_fn, batch, device) * (trained_weight(batch) / weight)
                     loss.backward()
                     step_loss += float(loss.detach())
-                if trained:  # a step without a trained token changes nothing
+                if weight:  # a step without a trained token changes nothing
                     optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 step += 1

@@ -12,6 +12,7 @@ from torchpipe._progress import track
 from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.loss_weights import weights_or_ones
 from torchpipe.data.packing.assemble import assemble
 from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
 from torchpipe.data.protocols import RandomAccessDataSource
@@ -26,7 +27,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     All samples are read once, at construction, and held as 8 bytes a token; packs are assembled when asked for.
 
     Args:
-        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length.
+        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length, and as
+            many ``loss_weights``, where it has them.
         max_seq_len: tokens of a row, s.
         padding_idx: the token that fills a row.
         max_packs: stop after so many rows; samples beyond are left out and counted.
@@ -34,7 +36,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             starts a new row where a sample does not fit.
 
     Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
-    [documents], which sums to s; padding is one more document, the last.
+    [documents], which sums to s; padding is one more document, the last. Where any sample has ``loss_weights``, every
+    item has them: float32 [s], 0 in the padding.
 
     Attributes:
         name: what errors call the samples.
@@ -71,6 +74,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self.samples = None if isinstance(ds, list | tuple) else ds
         self._tokens = array("i")
         self._labels = array("i")
+        self._weights: array[float] | None = None  # from the first sample on that has weights
         self._offsets = array("q", [0])
         self._plan = self._read_and_plan(ds, max_packs, "concat_then_split" if split_across_pack else "next_fit")
 
@@ -92,6 +96,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
                 packs += planner.push(index, len(tokens))
             except DataError as error:
                 raise located(error, self.name) from None
+            self._keep_weights(sample.get("loss_weights"), labels, index)
             self._tokens.extend(tokens)
             self._labels.extend(labels)
             self._offsets.append(len(self._tokens))
@@ -104,6 +109,18 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if asked is not None:
             asked.unfinished.append(self)
         return plan
+
+    def _keep_weights(self, weights: Any, labels: "array[int]", index: int) -> None:
+        """Keeps a sample's loss weights. Samples without have those that their labels stand for."""
+        if weights is None and self._weights is None:
+            return
+        if weights is not None and len(weights) != len(labels):
+            raise DataError(
+                f"Sample {index} has {len(labels)} labels and {len(weights)} loss_weights; they have to be as many."
+            )
+        if self._weights is None:
+            self._weights = array("f", weights_or_ones(self._labels, None))
+        self._weights.extend(weights_or_ones(labels, weights))
 
     def _count_what_is_left(self, plan: PackPlan, num_rows: int) -> None:
         """Counts anew what the kept packs hold, of which the last sample may be a part."""
@@ -130,10 +147,11 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "samples": None}
 
-    def _read(self, span: Span) -> tuple[np.ndarray, np.ndarray]:
+    def _read(self, span: Span) -> tuple[np.ndarray, ...]:
         first = self._offsets[span.sample]
         rows = slice(first + span.start, first + span.stop)
-        return np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
+        ids = np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
+        return ids if self._weights is None else (*ids, np.frombuffer(self._weights, dtype=np.float32)[rows])
 
 
 def _as_ids(sample: Any, key: str, index: int) -> "array[int]":

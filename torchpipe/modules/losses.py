@@ -20,6 +20,7 @@ def linear_cross_entropy(
     weight: torch.Tensor,
     targets: torch.Tensor,
     *,
+    loss_weights: torch.Tensor | None = None,
     ignore_index: int = IGNORE_INDEX,
     reduction: Literal["mean", "sum"] = "mean",
     num_chunks: int = 8,
@@ -37,8 +38,10 @@ def linear_cross_entropy(
         hidden: [..., d].
         weight: [v, d], the output projection; a tied or frozen one is fine.
         targets: int64 [...], ids below v, or ``ignore_index``.
+        loss_weights: float [...], how much each target counts, 0 or above; None: all the same.
         ignore_index: the target of positions that don't count.
-        reduction: "mean" divides by the number of targets that count, "sum" doesn't.
+        reduction: "sum" is the sum of ``w * l`` over the targets that count, ``l`` being a target's loss and ``w`` its
+            weight, or 1; "mean" divides that by the sum of ``w``, which without weights is their number.
         num_chunks: the least number of blocks; there are more when a block would pass ``MAX_CHUNK_BYTES``.
 
     Returns:
@@ -62,22 +65,33 @@ def linear_cross_entropy(
             f"hidden is {list(hidden.shape)}, weight is {list(weight.shape)} and targets is {list(targets.shape)}. "
             "Give hidden [..., d], weight [v, d] and targets [...]."
         )
+    if loss_weights is not None and loss_weights.shape != targets.shape:
+        raise DataError(
+            f"loss_weights is {list(loss_weights.shape)} and targets is {list(targets.shape)}. Give one for each "
+            "target."
+        )
     device_type = hidden.device.type
     if torch.is_autocast_enabled(device_type):
         dtype = torch.get_autocast_dtype(device_type)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
     targets = targets.reshape(-1)
-    kept = (targets != ignore_index).nonzero().squeeze(1)
+    counts = targets != ignore_index
+    if loss_weights is not None:
+        loss_weights = loss_weights.reshape(-1)
+        counts &= loss_weights != 0
+    kept = counts.nonzero().squeeze(1)
     rows_per_chunk = _rows_per_chunk(kept.numel(), weight, num_chunks)
     needs_grad = (
         torch.is_grad_enabled() and hidden.requires_grad,
         torch.is_grad_enabled() and weight.requires_grad,
     )
     loss = _LinearCrossEntropy.apply(
-        hidden.reshape(-1, hidden.shape[-1]), weight, targets, kept, rows_per_chunk, needs_grad
+        hidden.reshape(-1, hidden.shape[-1]), weight, targets, loss_weights, kept, rows_per_chunk, needs_grad
     )
     assert isinstance(loss, torch.Tensor)
-    return loss / max(kept.numel(), 1) if reduction == "mean" else loss
+    if reduction == "sum" or kept.numel() == 0:
+        return loss
+    return loss / (kept.numel() if loss_weights is None else loss_weights[kept].to(loss.dtype).sum())
 
 
 class LinearCrossEntropyLoss(nn.Module):
@@ -113,12 +127,15 @@ class LinearCrossEntropyLoss(nn.Module):
         self._output = (output,)
         model.skip_output_layer = True  # pyright: ignore[reportArgumentType]  # a plain attribute, not a module
 
-    def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The mean loss over the targets that count, a float32 scalar.
+    def forward(
+        self, outputs: torch.Tensor, targets: torch.Tensor, loss_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The mean loss over the targets that count, a float32 scalar; with weights, ``sum(w * l) / sum(w)``.
 
         Args:
             outputs: [b, s, d], the model's hidden states.
             targets: int64 [b, s], already shifted: ``targets[:, i]`` is what position i should predict.
+            loss_weights: float [b, s], how much each target counts; None: all the same.
 
         Raises:
             ConfigError: :meth:`set_model_output` has not been called.
@@ -127,7 +144,12 @@ class LinearCrossEntropyLoss(nn.Module):
             raise ConfigError("The loss has no output weight yet. Call loss.set_model_output(model) first.")
         weight: Any = self._output[0].weight
         return linear_cross_entropy(
-            outputs, weight, targets, ignore_index=self.ignore_index, num_chunks=self.num_output_chunks
+            outputs,
+            weight,
+            targets,
+            loss_weights=loss_weights,
+            ignore_index=self.ignore_index,
+            num_chunks=self.num_output_chunks,
         )
 
 
@@ -146,6 +168,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         hidden: torch.Tensor,
         weight: torch.Tensor,
         targets: torch.Tensor,
+        loss_weights: torch.Tensor | None,
         kept: torch.Tensor,
         rows_per_chunk: int,
         needs_grad: tuple[bool, bool],
@@ -161,13 +184,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 # From here on in place: one block of logits, which becomes exp(logits), then their gradient.
                 block = (chunk @ weight.T).to(dtype)
                 block -= block.amax(dim=1, keepdim=True)
-                loss -= block.gather(1, chunk_targets).sum()
+                weights = None if loss_weights is None else loss_weights[rows].to(dtype).unsqueeze(1)
+                of_targets = block.gather(1, chunk_targets)
+                loss -= of_targets.sum() if weights is None else (of_targets * weights).sum()
                 sums = block.exp_().sum(dim=1, keepdim=True)
-                loss += sums.log().sum()
+                loss += sums.log().sum() if weights is None else (sums.log() * weights).sum()
                 if grad_hidden is None and grad_weight is None:
                     continue
                 block /= sums
                 block.scatter_add_(1, chunk_targets, block.new_full((1, 1), -1.0).expand_as(chunk_targets))
+                if weights is not None:
+                    block *= weights
                 block = block.to(weight.dtype)
                 if grad_hidden is not None:
                     grad_hidden.index_copy_(0, rows, block @ weight)
@@ -190,4 +217,4 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None if grad is None else torch.mul(grad, grad_outputs[0], out=torch.empty_like(grad, dtype=ctx.dtype))
             for grad in ctx.saved_tensors
         ]
-        return *grads, None, None, None, None
+        return *grads, None, None, None, None, None

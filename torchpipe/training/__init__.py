@@ -1,6 +1,14 @@
 """What recipes share: batches in a resumable order, checkpoints, evaluation, the log, seeds."""
 
-from torchpipe.training.batches import collater, epoch_order, num_trained, step_batches, to_device
+from torchpipe.training.batches import (
+    batch_loss,
+    collater,
+    epoch_order,
+    num_trained,
+    step_batches,
+    to_device,
+    trained_weight,
+)
 from torchpipe.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from torchpipe.training.evaluation import mean_loss
 from torchpipe.training.metrics import TrainingLog
@@ -8,6 +16,7 @@ from torchpipe.training.seed import set_seed
 
 __all__ = [
     "TrainingLog",
+    "batch_loss",
     "checkpoints",
     "collater",
     "epoch_order",
@@ -18,4 +27,5 @@ __all__ = [
     "set_seed",
     "step_batches",
     "to_device",
+    "trained_weight",
 ]

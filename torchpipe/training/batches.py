@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.collate.packed import padded_collate_packed
+from torchpipe.errors import ConfigError
 
 
 def epoch_order(num_rows: int, *, seed: int, epoch: int, shuffle: bool) -> list[int]:
@@ -97,6 +98,40 @@ def _moved(value: Any, device: torch.device) -> Any:
         moved = [_moved(inner, device) for inner in value]
         return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
     return value
+
+
+def trained_weight(batch: Mapping[str, Any]) -> float:
+    """How much the trained positions of a batch weigh together: without ``loss_weights``, their number."""
+    weights = batch.get("loss_weights")
+    if weights is None:
+        return num_trained(batch)
+    return float(weights[batch["labels"] != IGNORE_INDEX].sum(dtype=torch.float64))
+
+
+def batch_loss(
+    model: Callable[..., Any], loss_fn: Callable[..., torch.Tensor], batch: Mapping[str, Any], device: torch.device
+) -> torch.Tensor:
+    """The mean loss of a batch: ``loss_fn`` of the model's outputs, the labels and, where it has them, loss weights.
+
+    Raises:
+        ConfigError: the batch has loss weights, and ``loss_fn`` takes none.
+    """
+    inputs = to_device(batch, device)
+    labels, weights = inputs.pop("labels"), inputs.pop("loss_weights", None)
+    if weights is None:
+        return loss_fn(model(**inputs), labels)
+    if not takes_loss_weights(loss_fn):
+        raise ConfigError(
+            f"The samples have loss weights, and the loss {type(loss_fn).__name__} takes no loss_weights. Use "
+            "torchpipe.modules.losses.LinearCrossEntropyLoss, or leave weights out of the data."
+        )
+    return loss_fn(model(**inputs), labels, loss_weights=weights)
+
+
+def takes_loss_weights(loss_fn: Callable[..., Any]) -> bool:
+    """Whether a loss has an argument ``loss_weights``."""
+    parameters = inspect.signature(getattr(loss_fn, "forward", loss_fn)).parameters
+    return "loss_weights" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def num_trained(batch: Mapping[str, Any]) -> int:

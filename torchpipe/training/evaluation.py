@@ -6,32 +6,33 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchpipe.training.batches import num_trained, to_device
+from torchpipe.training.batches import batch_loss, trained_weight
 
 
 @torch.no_grad()
 def mean_loss(
     model: nn.Module,
-    loss_fn: Callable[[Any, torch.Tensor], torch.Tensor],
+    loss_fn: Callable[..., torch.Tensor],
     batches: Iterable[Mapping[str, Any]],
     device: torch.device,
 ) -> float:
     """The loss per trained token over all batches: tokens weigh the same, whatever batch they are in.
 
+    Where batches have ``loss_weights``, it is the sum of ``w * l`` over that of ``w``, of all batches together.
+
     NaN where nothing is trained. The model's training mode is put back.
 
     Args:
-        loss_fn: outputs of the model and labels to the mean over trained tokens.
+        loss_fn: outputs of the model and labels to the mean over trained tokens; see
+            :func:`~torchpipe.training.batches.batch_loss`.
     """
     training = model.training
     model.eval()
-    total, tokens = 0.0, 0
+    total, weight = 0.0, 0.0
     for batch in batches:
-        trained = num_trained(batch)
+        trained = trained_weight(batch)
         if trained:
-            inputs = to_device(batch, device)
-            labels = inputs.pop("labels")
-            total += float(loss_fn(model(**inputs), labels)) * trained
-            tokens += trained
+            total += float(batch_loss(model, loss_fn, batch, device)) * trained
+            weight += trained
     model.train(training)
-    return total / tokens if tokens else float("nan")
+    return total / weight if weight else float("nan")

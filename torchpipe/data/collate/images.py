@@ -61,7 +61,8 @@ def padded_collate_tiled_images_and_mask(
 
     The last axis of ``encoder_mask`` is that of the pictures' tokens: picture by picture, in it tile by tile. Where
     samples hold their pictures under ``encoder_input["vision"]``, the batch does too. A batch without any picture has
-    no encoder keys. Other keys of a sample are left out, and the samples are not changed.
+    no encoder keys. ``loss_weights`` are there beside labels where samples have them, float32 [b, w]. Other keys of a
+    sample are left out, and the samples are not changed.
 
     Args:
         batch: samples with ``tokens``, ``labels``, and where they have pictures ``encoder_input``: ``{"images": list of
@@ -95,8 +96,8 @@ def padded_collate_tiled_images_and_mask(
     check_batch(batch)
     if direction == "right":
         text = [
-            {"tokens": tokens, "labels": labels}
-            for tokens, labels in zip(column(batch, "tokens"), column(batch, "labels"), strict=True)
+            {"tokens": tokens, "labels": labels, "loss_weights": sample.get("loss_weights")}
+            for sample, tokens, labels in zip(batch, column(batch, "tokens"), column(batch, "labels"), strict=True)
         ]
         out: dict[str, Any] = padded_collate_sft(text, padding_idx, ignore_idx, pad_to_multiple_of, cp_degree=cp_degree)
     else:

@@ -1,13 +1,13 @@
 """Packed samples, which all have one length already, into one batch with their attention mask."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import torch
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.collate.media import refuse_media
-from torchpipe.data.collate.text import check_batch, column
+from torchpipe.data.collate.text import check_batch, collate_loss_weights, column
 from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, varlen_mask
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
@@ -15,18 +15,21 @@ _MASKS = {"dense": dense_block_causal_mask, "varlen": varlen_mask}
 
 
 class PackedBatch(TypedDict):
-    """What a model is called with, and the labels; s is the pack's length."""
+    """What a model is called with, and what its loss is; s is the pack's length."""
 
     tokens: torch.Tensor
     labels: torch.Tensor
     input_pos: torch.Tensor
     mask: torch.Tensor | PackedMask
+    loss_weights: NotRequired[torch.Tensor]
 
 
 def padded_collate_packed(
     batch: Sequence[Mapping[str, Any]], mask: Literal["dense", "varlen"] = "dense"
 ) -> PackedBatch:
     """The batch as ``tokens``, ``labels``, ``input_pos`` int64 [b, s] and ``mask``. Nothing is padded.
+
+    Where a sample has ``loss_weights``, the batch has them too, float32 [b, s].
 
     Args:
         batch: packed samples: ``tokens``, ``labels``, ``input_pos`` [s] and ``seq_lens`` [d], arrays or tensors.
@@ -67,7 +70,10 @@ def padded_collate_packed(
             f"The packs have {tokens.shape[1]} tokens, {labels.shape[1]} labels and {input_pos.shape[1]} positions; "
             "there has to be one of each for every token."
         )
-    return {"tokens": tokens, "labels": labels, "input_pos": input_pos, "mask": _MASKS[mask](seq_lens)}
+    out: PackedBatch = {"tokens": tokens, "labels": labels, "input_pos": input_pos, "mask": _MASKS[mask](seq_lens)}
+    if weights := collate_loss_weights(batch):
+        out["loss_weights"] = weights["loss_weights"]
+    return out
 
 
 def _stacked(batch: Sequence[Mapping[str, Any]], key: str) -> torch.Tensor:

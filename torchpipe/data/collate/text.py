@@ -8,8 +8,11 @@ import torch
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.collate.media import collate_media
+from torchpipe.data.loss_weights import weights_or_ones
 from torchpipe.data.padding import as_direction, longest, pad_rows
 from torchpipe.errors import ColumnError, ConfigError, DataError
+
+_WHAT = {"loss_weights": "weight for each label"}
 
 
 def column(batch: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
@@ -56,8 +59,34 @@ def check_lengths(batch: Sequence[Mapping[str, Any]], tokens: str, labels: str) 
         if len(sample[tokens]) != len(sample[labels]):
             raise DataError(
                 f"Sample {index} of the batch has {len(sample[tokens])} in {tokens!r} and {len(sample[labels])} in "
-                f"{labels!r}. There has to be one label for each token."
+                f"{labels!r}. There has to be one {_WHAT.get(labels, 'label for each token')}."
             )
+
+
+def collate_loss_weights(
+    batch: Sequence[Mapping[str, Any]], *, width: int = 0, multiple: int = 1
+) -> dict[str, torch.Tensor]:
+    """``{"loss_weights": float32 [b, w]}`` where a sample has them, an empty dict where none has.
+
+    A sample without has those that its labels stand for: 1 where they are trained. Padding weighs 0.
+
+    Args:
+        batch: samples with ``labels``.
+        width: pad at least to this many.
+        multiple: round the width up to a multiple of this.
+
+    Raises:
+        DataError: a sample has more weights than labels, or fewer, or something other than numbers.
+    """
+    if all(sample.get("loss_weights") is None for sample in batch):
+        return {}
+    rows = [
+        torch.as_tensor(weights_or_ones(sample["labels"], sample.get("loss_weights")), dtype=torch.float32)
+        for sample in batch
+    ]
+    filled = [{"labels": sample["labels"], "loss_weights": row} for sample, row in zip(batch, rows, strict=True)]
+    check_lengths(filled, "labels", "loss_weights")
+    return {"loss_weights": pad_rows(rows, value=0.0, width=width, multiple=multiple, dtype=torch.float32)}
 
 
 def padded_collate(
@@ -134,7 +163,8 @@ def padded_collate_sft(
     """The batch as ``{"tokens": int64 [b, w], "labels": int64 [b, w]}``, padded on the right.
 
     Where samples have ``encoder_input``, the batch has it too, its tensors joined key by key (see
-    :func:`~torchpipe.data.collate.media.collate_media`). Other keys of a sample, such as its mask, are left out: the
+    :func:`~torchpipe.data.collate.media.collate_media`). Where a sample has ``loss_weights``, the batch has them too:
+    float32 [b, w], 0 in the padding; they are for the loss. Other keys of a sample, such as its mask, are left out: the
     model is called with what is left of the batch.
 
     Args:
@@ -170,6 +200,7 @@ def padded_collate_sft(
     if out["tokens"].ndim != 2 or out["labels"].ndim != 2:
         shapes = " and ".join(f"{key} {list(out[key].shape[2:])}" for key in ("tokens", "labels"))
         raise DataError(f"Tokens and labels of a sample have one axis each; these have more beyond it: {shapes}.")
+    out |= collate_loss_weights(batch, width=width, multiple=pad_to_multiple_of)
     if cp_degree > 1:
         out["input_pos"] = torch.arange(out["tokens"].shape[1]).repeat(len(batch), 1)
     return {**out, **collate_media(batch, stack_on_new_dim=stack_on_new_dim)}
