@@ -1,3 +1,4 @@
+import copy
 import linecache
 import pickle
 import warnings
@@ -8,11 +9,13 @@ import pytest
 
 from torchpipe.data import (
     AlpacaToMessages,
+    ChosenRejectedToMessages,
     InputOutputToMessages,
     MaskingStrategy,
     Message,
     OpenAIToMessages,
     ShareGPTToMessages,
+    ToolCall,
     validate_messages,
 )
 from torchpipe.errors import ColumnError, ConfigError, DataError
@@ -357,3 +360,83 @@ def test_sharegpt_turns_lose_nothing_and_weight_zero_is_not_trained():
     row["conversations"][1] = {"from": "gpt", "value": "a", "reasoning_content": "because", "weight": 0.5}
     message = ShareGPTToMessages()(row)["messages"][1]
     assert (message.reasoning, message.weight, message.masked) == ("because", 0.5, False)
+
+
+# --- tools, system prompts and reasoning of a row ---------------------------------------------------------------------
+
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "f", "parameters": {"b": 1, "a": 2}}}]
+
+
+@pytest.mark.parametrize("tools", [TOOLS, '[{"name":  "f"}]', "no JSON at all"])
+def test_the_tools_of_a_row_are_kept_as_they_are(tools: Any):
+    for transform, row in (
+        (OpenAIToMessages(), openai(("user", "u"), ("assistant", "a"))),
+        (ShareGPTToMessages(), sharegpt(("human", "u"), ("gpt", "a"))),
+    ):
+        assert transform({**row, "tools": tools})["tools"] is tools
+    said = openai(("user", "u"), ("assistant", "a"))["messages"]
+    both = {"chosen": said, "rejected": said, "tools": tools}
+    assert ChosenRejectedToMessages()(both)["tools"] is tools
+
+
+@pytest.mark.parametrize("nothing", [None, [], "", "[]", " null "])
+def test_a_row_without_tools_has_none(nothing: Any):
+    assert list(OpenAIToMessages()({**openai(("user", "u")), "tools": nothing})) == ["messages"]
+
+
+def test_the_tools_column_can_have_another_name_or_be_left_out():
+    row = {**openai(("user", "u")), "functions": TOOLS, "tools": {"not": "a list"}}
+    named = OpenAIToMessages(column_map={"messages": "messages", "tools": "functions"})
+    assert named(row)["tools"] is TOOLS
+    assert "tools" not in OpenAIToMessages(column_map={"messages": "messages", "tools": None})(row)
+    with pytest.raises(DataError, match="Column 'tools' holds a dict. Tools are a list"):
+        OpenAIToMessages()(row)
+    with pytest.raises(ConfigError, match=r"column_map\['messages'\] is None; it must be the name of a column"):
+        OpenAIToMessages(column_map={"messages": None})
+
+
+def test_a_system_column_comes_first_unless_the_turns_have_it_already():
+    row = {**sharegpt(("human", "u"), ("gpt", "a")), "system": "s"}
+    messages = ShareGPTToMessages()(row)["messages"]
+    assert (messages[0].role, messages[0].text_content, messages[0].masked) == ("system", "s", True)
+    same = {**sharegpt(("system", "s"), ("human", "u")), "system": "s"}
+    assert len(ShareGPTToMessages()(same)["messages"]) == 2
+    assert len(ShareGPTToMessages()({**same, "system": None})["messages"]) == 2
+    with pytest.raises(DataError, match="The row has a system message, and another one in column 'system'"):
+        ShareGPTToMessages()({**same, "system": "t"})
+    with pytest.raises(DataError, match="Column 'system' holds a int.*map 'system' to null"):
+        ShareGPTToMessages()({**same, "system": 3})
+    left_out = ShareGPTToMessages(column_map={"conversations": "conversations", "system": None})
+    assert len(left_out({**same, "system": 3})["messages"]) == 2
+    assert [m.text_content for m in ShareGPTToMessages(new_system_prompt="n")(row)["messages"]] == ["n", "u", "a"]
+
+
+def test_reasoning_is_split_off_only_when_asked_for():
+    row = openai(("user", "u"), ("assistant", "<think>r</think>a"))
+    assert OpenAIToMessages()(row)["messages"][1].reasoning is None
+    message = OpenAIToMessages(split_reasoning=True)(row)["messages"][1]
+    assert (message.reasoning, message.text_content) == ("r", "a")
+    shared = sharegpt(("human", "u"), ("gpt", "<think>r</think>a"))
+    assert ShareGPTToMessages(split_reasoning=True)(shared)["messages"][1] == message
+
+
+def test_calls_of_sharegpt_and_their_results():
+    calls = '[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]'
+    row = sharegpt(("human", "u"), ("function_call", calls), ("observation", "1"), ("observation", "2"), ("gpt", "a"))
+    messages = ShareGPTToMessages()(row)["messages"]
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert messages[1].tool_calls == (ToolCall("f", {"a": 1}), ToolCall("g", {}))
+    assert [message.masked for message in messages] == [True, False, True, True, False]
+    validate_messages(messages)
+    with pytest.raises(DataError, match=r"Turn 1 \('function_call'\) is text that is no JSON"):
+        ShareGPTToMessages()(sharegpt(("human", "u"), ("function_call", "f(1)")))
+
+
+def test_the_row_of_calls_is_not_changed():
+    row = {**openai(("user", "u"), ("assistant", None)), "tools": TOOLS}
+    row["messages"][1]["tool_calls"] = [{"function": {"name": "f", "arguments": {"a": 1}}}]
+    before = copy.deepcopy(row)
+    messages = OpenAIToMessages()(row)["messages"]
+    assert row == before
+    row["messages"][1]["tool_calls"][0]["function"]["arguments"]["a"] = 2
+    assert messages[1].tool_calls[0].arguments == {"a": 1}

@@ -1,10 +1,11 @@
 import copy
 import pickle
+from typing import Any
 
 import pytest
 import torch
 
-from torchpipe.data import Message, validate_messages
+from torchpipe.data import Message, ToolCall, mask_messages, validate_messages
 from torchpipe.errors import DataError
 
 
@@ -14,6 +15,14 @@ def turns(*roles: str) -> list[Message]:
 
 def call() -> Message:
     return Message("assistant", "get_weather()", ipython=True)
+
+
+def made(*ids: str | None) -> Message:
+    return Message("assistant", None, tool_calls=[ToolCall("f", {}, id_) for id_ in ids])
+
+
+def result(id_: str | None) -> Message:
+    return Message("tool", "1", tool_call_id=id_)
 
 
 # --- one message ---------------------------------------------------------------------------------------------------
@@ -162,6 +171,98 @@ def test_a_message_has_no_room_for_misspelt_attributes():
         Message("user", "a").maskd = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
+# --- calls, reasoning, weights, names --------------------------------------------------------------------------------
+
+FULL: dict[str, Any] = {
+    "tool_calls": (ToolCall("f", {"a": 1}, "c1"),),
+    "reasoning": "because",
+    "train": True,
+    "weight": 0.5,
+    "name": "Ann",
+}
+
+
+def test_the_further_fields_are_keywords_with_defaults_that_change_nothing():
+    plain = Message("assistant", "a")
+    assert (plain.tool_calls, plain.reasoning, plain.train, plain.weight) == ((), None, None, None)
+    assert (plain.name, plain.tool_call_id) == (None, None)
+    with pytest.raises(TypeError):
+        Message("assistant", "a", False, False, True, ())  # pyright: ignore[reportCallIssue]
+
+
+def test_every_further_field_counts_in_equality_repr_copies_and_from_dict():
+    message = Message("assistant", "a", **FULL)
+    assert Message.from_dict({"role": "assistant", "content": "a", **FULL}) == message
+    assert pickle.loads(pickle.dumps(message)) == copy.deepcopy(message) == copy.copy(message) == message
+    for key, value in FULL.items():
+        one = Message("assistant", "a", **{key: value})
+        assert one != Message("assistant", "a")
+        assert f"{key}={value!r}" in repr(one)
+    assert Message("tool", "1", tool_call_id="c") != Message("tool", "1", tool_call_id="d")
+
+
+def test_calls_may_be_given_as_dicts_of_openai():
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    assert Message("assistant", "a", tool_calls=[call]).tool_calls == FULL["tool_calls"]
+
+
+def test_no_text_beside_calls_or_reasoning_is_none():
+    assert Message("assistant", None, tool_calls=FULL["tool_calls"]).content == []
+    assert Message("assistant", None, reasoning="r").text_content == ""
+    assert Message.from_dict({"role": "assistant", "content": None, "reasoning": "r"}).content == []
+
+
+@pytest.mark.parametrize(
+    ("role", "fields", "sentence"),
+    [
+        ("user", {"tool_calls": FULL["tool_calls"]}, "A 'user' message has tool_calls, which only the assistant's"),
+        ("tool", {"reasoning": "r"}, "A 'tool' message has reasoning"),
+        ("user", {"tool_call_id": "c"}, "has tool_call_id='c', but it is no result"),
+        ("assistant", {"reasoning": ["r"]}, r"reasoning=\['r'\] of a 'assistant' message is a list, not text"),
+        ("user", {"name": 3}, "name=3 of a 'user' message is a int"),
+        ("assistant", {"weight": -1}, "weight=-1 of a 'assistant' message must be a number, 0 or above"),
+        ("assistant", {"weight": True}, "weight=True"),
+        ("assistant", {"train": "no"}, "train='no' of a 'assistant' message is a str"),
+        ("assistant", {"weight": float("inf")}, "weight=inf"),
+        ("assistant", {"tool_calls": [3]}, "Call 0 of a 'assistant' message is a int"),
+        ("assistant", {"tool_calls": "f"}, "The tool_calls of a 'assistant' message are a str"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused(role: Any, fields: dict[str, Any], sentence: str):
+    with pytest.raises(DataError, match=sentence):
+        Message(role, "a", **fields)
+
+
+def test_a_weight_of_zero_is_masked_and_stays_so():
+    message = Message("assistant", "a", weight=0)
+    assert message.masked
+    mask_messages([Message("user", "u"), message], "train_on_all")
+    assert message.masked
+
+
+@pytest.mark.parametrize("strategy", ["train_on_all", "train_on_assistant", "train_on_last"])
+def test_what_the_data_says_about_training_wins_over_every_strategy(strategy: str):
+    messages = [
+        Message("system", "s", train=True),
+        Message("user", "u", train=True),
+        Message("assistant", "a", train=True),
+        Message("user", "u", train=False),
+        Message("assistant", "a", train=False),
+    ]
+    assert [message.masked for message in messages] == [False, False, False, True, True]
+    mask_messages(messages, strategy)
+    assert [message.masked for message in messages] == [False, False, False, True, True]
+
+
+def test_a_message_with_another_content_or_role_keeps_all_else():
+    message = Message("assistant", "a", masked=True, eot=False, **FULL)
+    changed = message.with_content([{"type": "text", "content": "b"}])
+    assert changed == Message("assistant", "b", masked=True, eot=False, **FULL)
+    assert message.text_content == "a"
+    system = Message("developer", "d", masked=True).with_role("system")
+    assert system == Message("system", "d", masked=True)
+
+
 # --- the order of messages -----------------------------------------------------------------------------------------
 
 
@@ -178,6 +279,15 @@ def test_a_message_has_no_room_for_misspelt_attributes():
         [*turns("user"), Message("assistant", "f()", eot=False), *turns("tool", "assistant")],
         [*turns("user"), call(), *turns("tool"), call(), *turns("tool", "assistant")],
         [Message("user", ""), Message("assistant", "")],
+        turns("developer", "user", "assistant"),
+        turns("system", "developer", "user", "assistant"),
+        [*turns("user"), made("c1"), result("c1"), *turns("assistant")],
+        [*turns("user"), made("c1", "c2"), result("c2"), result("c1"), *turns("assistant")],
+        [*turns("user"), made("c1", "c2"), *turns("tool", "assistant")],
+        [*turns("user"), made(None, None), result("c1"), result(None), *turns("assistant")],
+        [*turns("user"), made("c1"), result("c1"), made("c2"), result("c2"), *turns("assistant")],
+        [*turns("user"), made("c1")],
+        [*turns("user"), made("c1"), *turns("user", "assistant")],
     ],
 )
 def test_a_conversation_in_order_passes(messages: list[Message]):
@@ -199,6 +309,10 @@ def test_a_conversation_in_order_passes(messages: list[Message]):
         (turns("user", "tool"), r"Message 1 \('tool'\) stands after a 'user' message"),
         (turns("system", "ipython"), r"Message 1 \('ipython'\) stands after a 'system' message"),
         (turns("tool", "assistant"), r"Message 0 \('tool'\) stands at the start"),
+        (turns("user", "developer"), r"Message 1 \('developer'\).*may only be the first, or the second"),
+        (turns("developer", "system", "user"), r"Message 1 \('system'\).*may only be the first"),
+        ([*turns("user"), made("c1"), result("c9")], r"Message 2 \('tool'\) is the result of the call 'c9'.*are 'c1'"),
+        ([*turns("user"), made("c1"), *turns("assistant")], r"Message 2 \('assistant'\) stands after a 'assistant'"),
     ],
 )
 def test_a_conversation_out_of_order_is_refused_with_the_index_and_the_role(messages: list[Message], sentence: str):

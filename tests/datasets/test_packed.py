@@ -134,3 +134,42 @@ def test_what_has_no_length_is_refused() -> None:
         PackedDataset((x for x in []), max_seq_len=3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="max_packs is -1"):
         PackedDataset([], max_seq_len=3, max_packs=-1)
+
+
+class Weighted(Samples):
+    """Every other sample has loss weights."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sample = super().__getitem__(index)
+        weights = [0.5 if label != -100 else 0.0 for label in sample["labels"]]
+        return sample if index % 2 == 0 else {**sample, "loss_weights": weights}
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_loss_weights_survive_packing_and_samples_without_weigh_one(split: bool) -> None:
+    packed = PackedDataset(Weighted([3, 4, 2]), max_seq_len=5, split_across_pack=split)
+    weights = torch.cat([packed[pack]["loss_weights"] for pack in range(len(packed))])
+    labels = torch.cat([packed[pack]["labels"] for pack in range(len(packed))])
+    tokens = torch.cat([packed[pack]["tokens"] for pack in range(len(packed))])
+    expected = torch.where((tokens >= 100) & (tokens < 200), 0.5, 1.0)
+    assert torch.equal(weights, torch.where(labels == -100, 0.0, expected))
+    assert weights.dtype == torch.float32
+    again = pickle.loads(pickle.dumps(packed))
+    assert torch.equal(again[0]["loss_weights"], packed[0]["loss_weights"])
+
+
+def test_samples_without_weights_make_packs_without_and_other_digests() -> None:
+    plain, weighted = PackedDataset(Samples([3, 4]), max_seq_len=7), PackedDataset(Weighted([3, 4]), max_seq_len=7)
+    assert "loss_weights" not in plain[0]
+    assert plain.counts.digest != weighted.counts.digest
+    batch: Any = padded_collate_packed([plain[0], weighted[0]])
+    assert batch["loss_weights"].tolist() == [
+        [float(label != -100) for label in plain[0]["labels"].tolist()],
+        weighted[0]["loss_weights"].tolist(),
+    ]
+
+
+def test_more_weights_than_labels_are_refused() -> None:
+    sample = {"tokens": [1, 2], "labels": [2, -100], "loss_weights": [1.0]}
+    with pytest.raises(DataError, match="Sample 0 has 2 labels and 1 loss_weights"):
+        PackedDataset([sample], max_seq_len=4)

@@ -212,3 +212,63 @@ def test_the_loss_module_refuses_what_it_cannot_stand_in_for():
 
 def test_torchtunes_path_leads_to_the_same_class():
     assert AtTorchtunesPath is LinearCrossEntropyLoss
+
+
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("num_chunks", [1, 3, 100])
+def test_weighted_loss_and_gradients_are_the_weighted_mean_of_those_of_each_target(reduction, num_chunks: int):
+    hidden, weight, targets = inputs()
+    weights = torch.rand(targets.shape, generator=torch.Generator().manual_seed(1)) * 3
+    weights[0, 5:7] = 0
+    loss = linear_cross_entropy(
+        hidden, weight, targets, loss_weights=weights, reduction=reduction, num_chunks=num_chunks
+    )
+    loss.backward()
+    full_hidden, full_weight, _ = inputs()
+    each = full_logits(full_hidden, full_weight, targets, reduction="none")
+    counted = weights.flatten() * (targets.flatten() != -100)
+    expected = (each * counted).sum() / (counted.sum() if reduction == "mean" else 1)
+    expected.backward()
+    assert error(loss, expected) < 1e-5
+    assert error(hidden.grad, full_hidden.grad) < 1e-5
+    assert error(weight.grad, full_weight.grad) < 1e-5
+
+
+def test_weights_of_one_change_nothing_and_of_zero_are_no_target():
+    hidden, weight, targets = inputs()
+    plain = linear_cross_entropy(hidden, weight, targets)
+    assert torch.equal(linear_cross_entropy(hidden, weight, targets, loss_weights=torch.ones(targets.shape)), plain)
+    weights = torch.ones(targets.shape)
+    weights[1] = 0
+    ignored = targets.clone()
+    ignored[1] = -100
+    some = linear_cross_entropy(hidden, weight, targets, loss_weights=weights)
+    assert torch.equal(some, linear_cross_entropy(hidden, weight, ignored))
+    nothing = linear_cross_entropy(hidden, weight, targets, loss_weights=torch.zeros(targets.shape))
+    assert nothing.item() == 0
+    nothing.backward()
+
+
+def test_weighted_gradients_pass_gradcheck_in_float64():
+    hidden, weight, targets = inputs(torch.float64)
+    weights = torch.linspace(0, 2, targets.numel(), dtype=torch.float64).reshape(targets.shape)
+
+    def loss(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return linear_cross_entropy(hidden, weight, targets, loss_weights=weights)
+
+    assert torch.autograd.gradcheck(loss, (hidden, weight))
+
+
+def test_the_loss_module_takes_weights_and_one_for_each_target():
+    loss = LinearCrossEntropyLoss()
+    model = nn.Module()
+    model.output = nn.Linear(8, 40, bias=False)
+    loss.set_model_output(model)
+    hidden, _, targets = inputs()
+    weights = torch.full(targets.shape, 0.5)
+    assert torch.allclose(loss(hidden, targets, loss_weights=weights), loss(hidden, targets))
+    with pytest.raises(DataError, match=r"loss_weights is \[2, 3\] and targets is \[2, 9\]"):
+        loss(hidden, targets, loss_weights=torch.ones(2, 3))

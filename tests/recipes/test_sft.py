@@ -321,3 +321,67 @@ def test_every_shipped_config_builds_its_parts(repository: Path) -> None:
         loaded = OmegaConf.load(file)
         assert isinstance(loaded, DictConfig)
         config.validate(loaded)
+
+
+def chats_file(path: Path, *weights: float | None) -> str:
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"What is {number} + {number}?"},
+                {"role": "assistant", "content": f"It is {2 * number}.", "weight": weight},
+            ]
+        }
+        for number, weight in enumerate(weights)
+    ]
+    path.write_text(json.dumps(rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_weights_of_messages_reach_the_gradient_however_rows_are_batched(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path, packed: bool
+) -> None:
+    one, other = (0.5, 2.0, None, 0.25), (1, 1, 1, 1)
+    common = {
+        "dataset_val": None,
+        "dataset__split": "train",
+        "dataset__packed": packed,
+        "tokenizer__max_seq_len": 64,
+        "epochs": 2,
+        "shuffle": False,
+    }
+    found = {}
+    for name, weights, batch_size, accumulation in (
+        ("whole", one, 4, 1),
+        ("parts", one, 1, 4),
+        ("twice", tuple(2 * (weight or 1) for weight in one), 4, 1),
+        ("plain", other, 4, 1),
+    ):
+        cfg = tiny_config(
+            **common,
+            data_file=chats_file(tmp_path / f"{name}.json", *weights),
+            output_dir=str(tmp_path / name),
+            batch_size=batch_size,
+            gradient_accumulation_steps=accumulation,
+        )
+        cfg.optimizer = {"_component_": "torch.optim.SGD", "lr": 0.5}
+        sft.main(cfg)
+        found[name] = weights_of(cfg.output_dir)
+    for name, tensor in found["whole"].items():
+        torch.testing.assert_close(found["parts"][name], tensor, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found["twice"][name], tensor, rtol=1e-4, atol=1e-6)
+    assert not all(torch.allclose(found["plain"][name], tensor, rtol=1e-4) for name, tensor in found["whole"].items())
+
+
+def test_weights_and_a_loss_without_a_place_for_them_are_refused(
+    sft: ModuleType, tiny_config: Build, tmp_path: Path
+) -> None:
+    cfg = tiny_config(
+        dataset_val=None,
+        dataset__split="train",
+        dataset__packed=False,
+        data_file=chats_file(tmp_path / "chats.json", 0.5),
+        loss={"_component_": "torch.nn.CrossEntropyLoss"},
+    )
+    with pytest.raises(ConfigError, match="the loss CrossEntropyLoss takes no loss_weights"):
+        sft.main(cfg)

@@ -10,7 +10,7 @@ from torchpipe.errors import ConfigError
 
 
 class MaskingStrategy(Enum):
-    """Which messages are trained on. System and developer messages never are, nor those of weight 0."""
+    """Which messages are trained on. System and developer messages never are, unless their data says so."""
 
     TRAIN_ON_ALL = "train_on_all"
     """Every message, except user messages with an image in them."""
@@ -35,13 +35,17 @@ def _strategy(value: object) -> MaskingStrategy:
 def mask_messages(messages: Sequence[Message], masking_strategy: str | MaskingStrategy) -> None:
     """None; sets ``masked`` on every message in place, whatever it was before.
 
+    A message whose data says whether to train on it (``train``, or a ``weight`` of 0) is masked as it says.
+
     Raises:
         ConfigError: the strategy is none of the three.
     """
     strategy = _strategy(masking_strategy)
     trained_last = False
     for message in reversed(messages):
-        if message.role in ("system", "developer") or message.weight == 0:
+        if message.train is not None or message.weight == 0:
+            message.masked = message.weight == 0 or not message.train
+        elif message.role in ("system", "developer"):
             message.masked = True
         elif strategy is MaskingStrategy.TRAIN_ON_ALL:
             message.masked = message.role == "user" and message.contains_media

@@ -14,7 +14,7 @@ from torchpipe.data.image_tags import check_image_tag, place_images
 from torchpipe.data.images import image_reader
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message
-from torchpipe.data.turns import OwnMessage, as_system_prompt, finished, messages_of, tools_of, with_system_of
+from torchpipe.data.turns import as_system_prompt, finished, messages_of, tools_of, with_system_of
 from torchpipe.errors import ConfigError
 
 # The prompts of Stanford Alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT; Apache-2.0), which models were
@@ -84,8 +84,8 @@ class InputOutputToMessages:
         images = self.images.images(sample.get(columns["image"]), columns["image"]) if "image" in columns else []
         parts = [{"type": "image", "content": image} for image in images]
         messages = [
-            OwnMessage(Message("user", [*parts, {"type": "text", "content": question}])),
-            OwnMessage(Message("assistant", text_cell(sample, columns["output"], "output"))),
+            Message("user", [*parts, {"type": "text", "content": question}]),
+            Message("assistant", text_cell(sample, columns["output"], "output")),
         ]
         return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
 
@@ -132,7 +132,7 @@ class AlpacaToMessages:
             given = text_cell(sample, columns["input"], "input")
             prompt = ALPACA_PROMPT.format(instruction=instruction, input=given)
         answer = text_cell(sample, columns["output"], "output")
-        messages = [OwnMessage(Message("user", prompt)), OwnMessage(Message("assistant", answer))]
+        messages = [Message("user", prompt), Message("assistant", answer)]
         return {"messages": finished(messages, None, self.masking_strategy)}
 
 
@@ -207,7 +207,7 @@ class ShareGPTToMessages:
         )
         if (column := columns.get("image")) is not None and column in sample:
             images = self.images.images(sample[column], column)
-            asking = [own.message for own in messages if own.message.role == "user"]
+            asking = [message for message in messages if message.role == "user"]
             contents = place_images([m.text_content for m in asking], image_tag=self.image_tag, images=images)
             for message, content in zip(asking, contents, strict=True):
                 message.content = content

@@ -31,6 +31,8 @@ class Message:
         tool_calls: the calls that the assistant makes: :class:`~torchpipe.data.tool_calls.ToolCall` s, or dicts in
             OpenAI's layout. In the turn they come after the content.
         reasoning: what the assistant thinks before the content, where the data keeps it apart.
+        train: what the data itself says about training on this message: False masks it, and a strategy
+            (:func:`~torchpipe.data.mask_messages`) changes neither True nor False; None leaves it to the strategy.
         weight: how much each trained token of this message counts in the loss; None is 1, and 0 is not trained.
         name: who speaks, among several of one role, or the tool whose result this is.
         tool_call_id: the id of the call whose result this is.
@@ -45,7 +47,19 @@ class Message:
     """
 
     __slots__ = (
-        *("content", "eot", "ipython", "masked", "name", "reasoning", "role", "tool_call_id", "tool_calls", "weight"),
+        *(
+            "content",
+            "eot",
+            "ipython",
+            "masked",
+            "name",
+            "reasoning",
+            "role",
+            "tool_call_id",
+            "tool_calls",
+            "train",
+            "weight",
+        ),
     )
 
     content: list[dict[str, Any]]
@@ -60,6 +74,7 @@ class Message:
         *,
         tool_calls: Iterable[ToolCall | Mapping[str, Any]] | None = (),
         reasoning: str | None = None,
+        train: bool | None = None,
         weight: float | None = None,
         name: str | None = None,
         tool_call_id: str | None = None,
@@ -86,6 +101,9 @@ class Message:
                 raise DataError("An assistant message with ipython=True has an image in it; a call is text alone.")
         self.tool_calls: tuple[ToolCall, ...] = tool_calls_of(tool_calls, f"a {role!r} message") if tool_calls else ()
         self.reasoning = reasoning
+        self.train = train if train is None or train is True or train is False else _as_flag(role, "train", train)
+        if train is False:
+            self.masked = True
         self.weight = weight
         self.name = name
         self.tool_call_id = tool_call_id
@@ -179,7 +197,7 @@ class Message:
         )
 
 
-_MORE = ("tool_calls", "reasoning", "weight", "name", "tool_call_id")
+_MORE = ("tool_calls", "reasoning", "train", "weight", "name", "tool_call_id")
 _OPTIONAL = ("masked", "ipython", "eot", *_MORE)
 
 

@@ -7,7 +7,7 @@ from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import not_text
 from torchpipe.data.messages import ROLES, Message, Role
 from torchpipe.data.tool_calls import ToolCall, calls_in_text, copied_json, tool_call, tool_calls_of
-from torchpipe.data.turn_flags import TurnFlags, turn_flags
+from torchpipe.data.turn_flags import turn_flags
 from torchpipe.errors import DataError, located
 
 ROLE_NAMES: dict[str, Role] = {
@@ -41,8 +41,8 @@ def as_openai(message: Message, *, reasoning_key: str = "reasoning_content") -> 
     ``content`` is the text of a message of one text part, null where calls or reasoning have no text beside them, else
     a list of ``{"type": "text", "text": ...}`` and ``{"type": "image", "image": payload}``. ``tool_calls``, reasoning,
     ``name`` and ``tool_call_id`` are there where the message has them; arguments are what they were, dict or text.
-    :func:`from_openai` makes an equal message of it, but for what is no part of a conversation: ``masked``, ``weight``,
-    ``ipython`` and ``eot``.
+    :func:`from_openai` makes an equal message of it, but for what is no part of a conversation: ``masked``, ``train``,
+    ``weight``, ``ipython`` and ``eot``.
 
     Args:
         message: the message.
@@ -107,11 +107,9 @@ def from_openai(turn: Mapping[str, Any], *, index: int | None = None, split_reas
     if not isinstance(turn, Mapping) or turn.get("role") is None:
         held = f"has {listed(turn)}" if isinstance(turn, Mapping) else f"is a {type(turn).__name__}"
         raise DataError(f"A turn is a dict with 'role' and 'content'; this one {held}.")
-    message, flags = message_of_turn(
+    return message_of_turn(
         turn, turn["role"], turn.get("content"), index=index, read_image=lambda held: held, split=split_reasoning
     )
-    message.masked = message.masked or flags.trained is False
-    return message
 
 
 def message_of_turn(
@@ -125,8 +123,8 @@ def message_of_turn(
     roles: Mapping[str, Role] = ROLE_NAMES,
     flags: Mapping[str, bool] | None = None,
     content_key: str = "content",
-) -> tuple[Message, TurnFlags]:
-    """The message of a turn, and what the turn says about being trained on.
+) -> Message:
+    """The message of a turn.
 
     Args:
         turn: the dict, for its other keys.
@@ -162,19 +160,19 @@ def message_of_turn(
         reasoning, parts = split_think(parts)
     own = turn_flags(turn, where)
     try:
-        message = Message(
+        return Message(
             role,
             parts,
             **(flags or {}),
             tool_calls=calls,
             reasoning=reasoning,
+            train=own.train,
             weight=own.weight,
             name=turn.get("name") or None,
             tool_call_id=turn.get("tool_call_id") or None,
         )
     except DataError as error:
         raise located(error, _capital(where)) from None
-    return message, own
 
 
 class _Said(NamedTuple):

@@ -11,10 +11,10 @@ _WEIGHT_KEYS = ("weight", "loss_weight")
 
 
 class TurnFlags(NamedTuple):
-    """``trained``: True trains the message whatever the strategy, False never, None leaves it to the strategy.
+    """``train``: True trains the message whatever the strategy, False never, None leaves it to the strategy.
     ``weight``: how much its tokens count; None where the turn does not say."""
 
-    trained: bool | None
+    train: bool | None
     weight: float | None
 
 
@@ -37,7 +37,7 @@ def turn_flags(turn: Mapping[str, Any], where: str) -> TurnFlags:
         DataError: a value is of another type, or two keys say different things.
 
     >>> turn_flags({"role": "assistant", "content": "Hi", "train": False}, "turn 0")
-    TurnFlags(trained=False, weight=None)
+    TurnFlags(train=False, weight=None)
     """
     said: dict[str, bool] = {key: _flag(turn[key], key, where) for key in _TRAINED_KEYS if turn.get(key) is not None}
     metadata = turn.get("metadata")

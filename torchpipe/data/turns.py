@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torchpipe._suggest import listed
 from torchpipe.data.columns import cell, not_text
@@ -42,13 +42,6 @@ _LAYOUTS: dict[Style, Layout] = {
     "openai": Layout(keys=("role", "content"), roles=ROLE_NAMES, transform="OpenAIToMessages", other="sharegpt"),
     "sharegpt": Layout(keys=("from", "value"), roles=SHAREGPT_ROLES, transform="ShareGPTToMessages", other="openai"),
 }
-
-
-class OwnMessage(NamedTuple):
-    """A message, and whether its turn asks to be trained on; None leaves it to the strategy."""
-
-    message: Message
-    trained: bool | None = None
 
 
 def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
@@ -91,8 +84,8 @@ def messages_of(
     read_image: Callable[[Any], Any] | None,
     split_reasoning: bool = False,
     own_flags: bool = False,
-) -> list[OwnMessage]:
-    """The messages of a column, with what each turn says about being trained on.
+) -> list[Message]:
+    """The messages of a column.
 
     ``eot`` is False on tool and ipython messages, and on an assistant message whose result comes next.
 
@@ -110,16 +103,16 @@ def messages_of(
         DataError: a turn has an unknown role, or holds what its message would lose.
     """
     layout = _LAYOUTS[style]
-    messages: list[OwnMessage] = []
+    messages: list[Message] = []
     goes_on = True  # whether the message before can still be the call that this turn is the result of
     for index, turn in enumerate(turns_of(row, column, name)):
         speaker, content = speaker_and_text(turn, index, layout)
         is_result = layout.roles.get(speaker) in RESULT_ROLES if isinstance(speaker, str) else False
-        if is_result and goes_on and messages and messages[-1].message.role == "assistant":
-            messages[-1].message.eot = False
+        if is_result and goes_on and messages and messages[-1].role == "assistant":
+            messages[-1].eot = False
         flags = {key: turn[key] for key in ("ipython", "eot") if turn.get(key) is not None} if own_flags else {}
         goes_on = "eot" not in flags
-        message, own = message_of_turn(
+        message = message_of_turn(
             turn,
             speaker,
             content,
@@ -130,11 +123,11 @@ def messages_of(
             flags={"eot": not is_result, **flags},
             content_key=layout.keys[1],
         )
-        messages.append(OwnMessage(message, own.trained))
+        messages.append(message)
     return messages
 
 
-def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages: list[OwnMessage]) -> list[OwnMessage]:
+def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages: list[Message]) -> list[Message]:
     """The messages, after a system message of the row's column for it, where the row has one with text.
 
     Raises:
@@ -146,14 +139,14 @@ def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages:
     text = row[column]
     if not isinstance(text, str):
         raise DataError(f"Column {column!r} {not_text(text)} Or don't read it: map 'system' to null in column_map.")
-    if messages[0].message.role == "system":
-        if messages[0].message.text_content == text:
+    if messages[0].role == "system":
+        if messages[0].text_content == text:
             return messages
         raise DataError(
             f"The row has a system message, and another one in column {column!r}. Map 'system' to null in column_map "
-            "to leave the column out."
+            "(chat_dataset: system_column: null) to leave the column out."
         )
-    return [OwnMessage(Message("system", text), None), *messages]
+    return [Message("system", text), *messages]
 
 
 def tools_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
@@ -171,24 +164,17 @@ def tools_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, An
     if not isinstance(tools, str | list | tuple):
         raise DataError(
             f"Column {column!r} holds a {type(tools).__name__}. Tools are a list, or a list as JSON text. Mend it, or "
-            "map 'tools' to null in column_map to leave the column out."
+            "map 'tools' to null in column_map (chat_dataset: tools_column: null) to leave the column out."
         )
     return {"tools": tools} if tools else {}
 
 
-def finished(messages: Sequence[OwnMessage], system_prompt: str | None, strategy: MaskingStrategy) -> list[Message]:
-    """The messages as a transform returns them: with the new system prompt in place of theirs, and masked.
-
-    What a turn itself says about being trained on wins over the strategy.
-    """
-    kept = [own.message for own in messages]
-    mask_messages(kept, strategy)
-    for message, trained in messages:
-        if trained is not None:
-            message.masked = not trained
-    if system_prompt is None:
-        return kept
-    return [Message("system", system_prompt, masked=True), *(message for message in kept if message.role != "system")]
+def finished(messages: list[Message], system_prompt: str | None, strategy: MaskingStrategy) -> list[Message]:
+    """The messages as a transform returns them: with the new system prompt in place of theirs, and masked."""
+    if system_prompt is not None:
+        messages = [Message("system", system_prompt), *(m for m in messages if m.role != "system")]
+    mask_messages(messages, strategy)
+    return messages
 
 
 def as_system_prompt(new_system_prompt: Any) -> str | None:

@@ -53,8 +53,8 @@ def refuse_tools(sample: Mapping[str, Any], *, format_name: str = "chat") -> Non
     if sample.get("tools"):
         raise DataError(
             f"The row offers tools, and the {format_name} format has no place for them. Tokenize such rows with the "
-            "model's chat template, or map 'tools' to null in the column_map of the message_transform to leave them "
-            "out."
+            "model's chat template, or map 'tools' to null in the column_map of the message_transform (chat_dataset: "
+            "tools_column: null) to leave them out."
         )
 
 

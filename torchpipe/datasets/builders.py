@@ -112,6 +112,9 @@ _BUILDER_KEYWORDS = (
     "conversation_style",
     "new_system_prompt",
     "train_on_input",
+    "tools_column",
+    "system_column",
+    "split_reasoning",
 )
 
 
@@ -137,6 +140,9 @@ def chat_dataset(
     split: str = "train",
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
+    tools_column: str | None = "tools",
+    system_column: str | None = "system",
+    split_reasoning: bool = False,
     **load_dataset_kwargs: Any,
 ) -> SFTDataset | PackedDataset:
     """Conversations: one column holds a list of turns.
@@ -147,6 +153,10 @@ def chat_dataset(
         train_on_input: deprecated; True trains on all messages, False on the assistant's. Use ``masking_strategy``.
         new_system_prompt: replaces the rows' system messages.
         masking_strategy: None trains on the assistant's messages.
+        tools_column, system_column: columns that rows may have beside their turns: the tools that they offer, and a
+            system prompt; None leaves such columns out.
+        split_reasoning: True takes a ``<think>...</think>`` at the start of an assistant's text out of it, as the
+            message's ``reasoning``.
 
     The other arguments are those of :func:`sft_dataset`.
 
@@ -168,9 +178,10 @@ def chat_dataset(
         source=source,
         message_transform=transform_class(
             train_on_input=train_on_input,
-            column_map={key: conversation_column},
+            column_map={key: conversation_column, "tools": tools_column, "system": system_column},
             new_system_prompt=new_system_prompt,
             masking_strategy=masking_strategy,
+            split_reasoning=split_reasoning,
         ),
         filter_fn=filter_fn,
         packed=packed,

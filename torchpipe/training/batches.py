@@ -121,8 +121,9 @@ def batch_loss(
     if weights is None:
         return loss_fn(model(**inputs), labels)
     if not takes_loss_weights(loss_fn):
+        name = getattr(loss_fn, "__name__", type(loss_fn).__name__)
         raise ConfigError(
-            f"The samples have loss weights, and the loss {type(loss_fn).__name__} takes no loss_weights. Use "
+            f"The samples have loss weights, and the loss {name} takes no loss_weights. Use "
             "torchpipe.modules.losses.LinearCrossEntropyLoss, or leave weights out of the data."
         )
     return loss_fn(model(**inputs), labels, loss_weights=weights)

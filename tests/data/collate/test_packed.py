@@ -83,3 +83,11 @@ def test_what_is_no_row_of_integers_is_refused(held: Any):
     pack = {"tokens": held, "labels": [6, 7, 8], "input_pos": [0, 1, 2], "seq_lens": [3]}
     with pytest.raises(DataError, match="The tokens of a pack are integers in one axis; these are "):
         padded_collate_packed([pack])
+
+
+def test_weights_of_packs_are_stacked():
+    pack = {"tokens": [5, 6], "labels": [6, -100], "input_pos": [0, 1], "seq_lens": [2]}
+    weighted: dict[str, Any] = {**pack, "loss_weights": torch.tensor([0.5, 0.0])}
+    batch: Any = padded_collate_packed([weighted, pack])
+    assert batch["loss_weights"].tolist() == [[0.5, 0], [1, 0]]
+    assert "loss_weights" not in padded_collate_packed([pack])

@@ -278,3 +278,29 @@ def test_a_degree_or_key_of_another_type_is_refused():
             padded_collate_sft(batch, cp_degree=degree)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="must be a list with at least one key"):
         padded_collate(batch, pad_direction="left", keys_to_pad=[["tokens"]], padding_idx=0)  # pyright: ignore
+
+
+# --- loss weights ----------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_padded_beside_labels_and_samples_without_weigh_one():
+    batch = padded_collate_sft(
+        [
+            {"tokens": [1, 2, 3], "labels": [2, 3, -100], "loss_weights": [0.5, 2.0, 0.0]},
+            {"tokens": [4, 5], "labels": [5, -100]},
+        ],
+        pad_to_multiple_of=4,
+    )
+    assert batch["loss_weights"].dtype == torch.float32
+    assert batch["loss_weights"].tolist() == [[0.5, 2, 0, 0], [1, 0, 0, 0]]
+    assert "loss_weights" not in padded_collate_sft([{"tokens": [4], "labels": [5], "loss_weights": None}])
+
+
+def test_more_weights_than_labels_are_refused():
+    with pytest.raises(DataError, match="has 1 in 'labels' and 2 in 'loss_weights'. There has to be one weight for"):
+        padded_collate_sft([{"tokens": [1], "labels": [2], "loss_weights": [1, 2]}])
+
+
+def test_weights_go_with_a_batch_of_pictures_too():
+    batch = padded_collate_tiled_images_and_mask([{"tokens": [1, 2], "labels": [2, -100], "loss_weights": [0.5, 0]}])
+    assert batch["loss_weights"].tolist() == [[0.5, 0]]
