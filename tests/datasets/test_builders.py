@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from torchpipe.data import Message
+from torchpipe.data import Message, OpenAIToMessages
 from torchpipe.datasets import (
     MaskedMessages,
     PackedDataset,
@@ -20,7 +20,7 @@ from torchpipe.datasets import (
     instruct_dataset,
     sft_dataset,
 )
-from torchpipe.errors import ConfigError
+from torchpipe.errors import ConfigError, DataError
 from torchpipe.models.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -223,3 +223,27 @@ def test_counts_name_what_was_cut_and_what_trains_nothing() -> None:
     assert "1 rows cut to max_seq_len" in counts.describe()
     assert "1 rows without a trained token" in counts.describe()
     assert count_samples(PackedDataset(dataset, max_seq_len=40)).rows == 2
+
+
+def test_chat_dataset_reads_or_leaves_out_tools_system_prompts_and_thinking() -> None:
+    turns = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "<think>hm</think>yo"}]
+    rows = [{"c": turns, "tools": "[{}]", "system": "Be kind."}]
+    options: dict[str, Any] = {"source": rows, "conversation_column": "c", "conversation_style": "sharegpt"}
+    read = chat_dataset(lambda row: row, **options, split_reasoning=True)
+    sample = read.transform.message_transform(rows[0])  # pyright: ignore[reportOptionalCall, reportAttributeAccessIssue]
+    assert sample["tools"] == "[{}]"
+    assert sample["messages"] == [
+        Message("system", "Be kind.", masked=True),
+        Message("user", "hi", masked=True),
+        Message("assistant", "yo", reasoning="hm"),
+    ]
+    with pytest.raises(DataError, match=r"Row 0 of .*The row offers tools, and the llama3 format.*tools_column: null"):
+        chat_dataset(TOKENIZER, **options)[0]
+    left_out = chat_dataset(TOKENIZER, **options, tools_column=None, system_column=None)
+    assert text(left_out[0]) == "user\n\nhiassistant\n\n<think>hm</think>yo"
+
+
+def test_a_strategy_after_the_transform_leaves_what_the_data_says() -> None:
+    rows = [{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo", "train": False}]}]
+    dataset = sft_dataset(TOKENIZER, source=rows, message_transform=OpenAIToMessages(), masking_strategy="train_on_all")
+    assert trained_text(dataset[0]) == "user\n\nhi"

@@ -29,6 +29,7 @@ _LOST = {
     "train_detail": "says which of its characters are trained",
     "training_detail": "says which of its characters are trained",
 }
+_PLAIN_KEYS = frozenset(["role", "content", "from", "value"])
 _CALL_KEYS = ("tool_calls", "tool_call_id", "function_call")
 _THINK, _THINK_END = "<think>", "</think>"
 
@@ -140,6 +141,12 @@ def message_of_turn(
         DataError: the turn describes no message, or holds what a message would lose.
     """
     role = roles.get(speaker) if isinstance(speaker, str) else None
+    if role is not None and type(content) is str and speaker != CALL_ROLE and not (split and _THINK in content):
+        for key, value in turn.items():
+            if value is not None and key not in _PLAIN_KEYS:
+                break
+        else:  # text and nothing more, as most turns are
+            return Message(role, content, **(flags or {}))
     turn_name = "the turn" if index is None else f"turn {index}"
     if role is None:
         raise DataError(
