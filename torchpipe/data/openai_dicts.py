@@ -122,7 +122,7 @@ def message_of_turn(
     read_image: ReadImage | None = None,
     split: bool = False,
     roles: Mapping[str, Role] = ROLE_NAMES,
-    flags: Mapping[str, bool] | None = None,
+    flags: Mapping[str, Any] | None = None,
     content_key: str = "content",
 ) -> Message:
     """The message of a turn.
