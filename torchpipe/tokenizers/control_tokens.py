@@ -152,3 +152,28 @@ PHI4_CONTROL_TOKENS: tuple[str, ...] = (
     *(f"<|dummy_{i}|>" for i in range(13, 88)),
 )
 PHI4_PATTERN = LLAMA3_PATTERN
+
+# https://github.com/mistralai/mistral-common, tokens/tokenizers/tekken.py (Apache-2.0): ids 0 to 19 of files up to
+# version 7 that list none.
+TEKKEN_CONTROL_TOKENS: tuple[str, ...] = (
+    "<unk>",
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[TOOL_CALLS]",
+    "[IMG]",
+    "<pad>",
+    "[IMG_BREAK]",
+    "[IMG_END]",
+    "[PREFIX]",
+    "[MIDDLE]",
+    "[SUFFIX]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[TOOL_CONTENT]",
+)

@@ -1,11 +1,12 @@
 """Back end over a SentencePiece model file."""
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchpipe.errors import TokenizerError
-from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.tokenizers.backend import PrefixScheme, check_encodable, piece_bytes
 from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.sentencepiece_model import (
     adds_dummy_prefix,
@@ -30,13 +31,23 @@ class SentencePieceBackend:
         path: the model file.
         control_tokens: further pieces that no text may be encoded as, where the file holds them. A file may mark a
             family's turn markers as "user defined", which the library finds anywhere in a text.
+        prefix_scheme: whether the space that the model puts before a text also stands behind a control token inside
+            a rendered one ("always", as mistral-common and Hugging Face's ``legacy=True`` do), or not ("first",
+            ``legacy=False``), or nowhere in a rendered text ("never", ``add_prefix_space=False`` beside it). Models
+            that put no space anywhere are "never" whatever is given.
 
     Raises:
         SourceError: there is no such file.
         TokenizerError: the file is not a SentencePiece model.
     """
 
-    def __init__(self, path: str | Path, control_tokens: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        control_tokens: Collection[str] = (),
+        *,
+        prefix_scheme: PrefixScheme = "always",
+    ) -> None:
         self.name = str(path)
         self._given = tuple(control_tokens)
         self._proto = read_bytes(path, "tokenizer file", "Give the path of a SentencePiece model file.")
@@ -60,9 +71,12 @@ class SentencePieceBackend:
         if merges_text_as_it_is(self._proto) and are_within_words(self.processor.id_to_piece(ids)):
             self._words = WordCache(self._unprefixed().encode)
         self._prefix = " " if adds_dummy_prefix(self._proto) else ""
+        self._given_scheme: PrefixScheme = prefix_scheme
+        has_prefix = self.encodes_whitespace and self.encode("x") != self.encode_continuation("x")
+        self.prefix_scheme: PrefixScheme = prefix_scheme if has_prefix else "never"
 
-    def __reduce__(self) -> tuple[type["SentencePieceBackend"], tuple[str, tuple[str, ...]]]:
-        return SentencePieceBackend, (self.name, self._given)
+    def __reduce__(self) -> "tuple[partial[SentencePieceBackend], tuple[str, tuple[str, ...]]]":
+        return partial(SentencePieceBackend, prefix_scheme=self._given_scheme), (self.name, self._given)
 
     def encode(self, text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
         """Ids of ``text``; control tokens are spelled out like any other text.
@@ -85,6 +99,10 @@ class SentencePieceBackend:
             self._without_prefix = _load(self.name, without_dummy_prefix(self._proto))
         return self._without_prefix
 
+    def encode_continuation(self, text: str) -> list[int]:
+        """Ids of a text that goes on from another: without the space that the model puts before a text."""
+        return self.encode(text, trim_leading_whitespace=True)
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ordinary ids, without the space that the model puts before a text; control pieces have none."""
         return self.processor.decode(list(token_ids))
@@ -93,10 +111,7 @@ class SentencePieceBackend:
         """The bytes of one token, its space included; None where the vocabulary has no such id."""
         if not 0 <= token_id < self.num_tokens:
             return None
-        piece = self.processor.id_to_piece(token_id)
-        if self.processor.is_byte(token_id):
-            return bytes([int(piece[3:5], 16)])  # <0x0A>
-        return piece.replace("▁", " ").encode()
+        return piece_bytes(self.processor.id_to_piece(token_id), is_byte=self.processor.is_byte(token_id))
 
 
 def is_sentencepiece(start: bytes) -> bool:

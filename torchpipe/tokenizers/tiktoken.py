@@ -7,14 +7,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import check_bytes, check_encodable
 from torchpipe.tokenizers.reading import read_bytes
-
-if TYPE_CHECKING:
-    pass
 
 MAX_SPACE_RUN = 25_000
 """White space in a row that the library's regex engine is given at once; its stack overflows at a few 100,000."""
@@ -53,7 +50,7 @@ class TikTokenBackend:
         except ValueError as error:
             raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
 
-    def __reduce__(self) -> "tuple[partial[TikTokenBackend], tuple[str, str]]":
+    def __reduce__(self) -> tuple[Any, ...]:
         return partial(TikTokenBackend, normalization=self._normalization), (self.name, self._pattern)
 
     def encode(self, text: str) -> list[int]:

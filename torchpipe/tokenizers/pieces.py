@@ -1,0 +1,171 @@
+"""A rendered text as pieces of ids: cut where a server cuts it, and at control tokens, nowhere else.
+
+The prefix space of a SentencePiece model. Such a model writes a space before a text, so that its first word has the
+same ids as any other. It is written
+
+- at the start of the text;
+- after a control token where the file does so (``prefix_scheme`` "always": mistral-common, and Hugging Face's legacy
+  conversion, encode the text between two control tokens as a text of its own), and not where it doesn't ("first":
+  Hugging Face with ``legacy=False``);
+- never after a cut in running text: what is sampled goes on from the prompt, which has a prefix already. A cut that
+  stands right behind a control token cuts nothing, and the control token's rule holds.
+
+Byte-level encoders write no such space. An added token with ``lstrip`` or ``rstrip`` takes the white space beside it,
+up to the next control token or cut: a prompt is encoded before the reply is known, so it can't take the reply's.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, cast
+
+from torchpipe.tokenizers.backend import Backend, PrefixScheme
+from torchpipe.tokenizers.control_matcher import ControlMatcher, Ranges, stops
+
+
+class Piece(NamedTuple):
+    """Characters ``[start, stop)`` of a text and their ids: one control token, or ordinary text.
+
+    Pieces of equal text may share their list of ids: don't change it.
+    """
+
+    start: int
+    stop: int
+    token_ids: list[int]
+    control: bool
+
+
+class PieceEncoder:
+    """Rendered texts to pieces, for one tokenizer; it remembers what short texts were encoded as.
+
+    Args:
+        matcher: the control tokens.
+        backend: ordinary text to ids. It may have ``prefix_scheme`` ("always", "first" or "never") and
+            ``encode_continuation``, the encoder of text that goes on from other text; without them it has no prefix.
+    """
+
+    def __init__(self, matcher: ControlMatcher, backend: Backend) -> None:
+        self.matcher = matcher
+        self.backend = backend
+        go_on = getattr(backend, "encode_continuation", backend.encode)
+        scheme: PrefixScheme = getattr(backend, "prefix_scheme", "never")
+        at_start = go_on if scheme == "never" else backend.encode
+        after_control = backend.encode if scheme == "always" else go_on
+        self._encoders = _Encoders(*map(_remembering, (at_start, after_control, go_on)))
+        self._controls = {token_id: [token_id] for token_id in matcher.control_tokens.values()}
+
+    def __reduce__(self) -> "tuple[type[PieceEncoder], tuple[ControlMatcher, Backend]]":
+        return PieceEncoder, (self.matcher, self.backend)
+
+    def __call__(self, text: str, template_ranges: Ranges, cuts: Iterable[int] = ()) -> list[Piece]:
+        """The pieces of a text, in order; together they hold each of its characters once.
+
+        Args:
+            text: a rendered conversation.
+            template_ranges: where the template's own characters stand in it, in order. Control tokens are found there
+                alone (see :class:`~torchpipe.tokenizers.control_matcher.ControlMatcher`).
+            cuts: positions at which the text is cut whatever stands there: the ends of prompts.
+
+        Raises:
+            TokenizerError: the back end can't encode a text (a lone surrogate, an unknown byte).
+        """
+        ends = stops(cuts, len(text))
+        pieces: list[Piece] = []
+        new = tuple.__new__  # of a NamedTuple, this skips its slow constructor
+        controls = self._controls
+        encode, after_control, go_on = self._encoders
+        at, rest = 0, iter(ends)
+        end = next(rest)
+        for start, stop, token_id in self.matcher.spans(text, template_ranges, ends):
+            while end <= start:
+                if at < end:
+                    pieces.append(new(Piece, (at, end, encode(text[at:end]), False)))
+                    encode, at = go_on, end
+                end = next(rest)
+            if at < start:
+                pieces.append(new(Piece, (at, start, encode(text[at:start]), False)))
+            pieces.append(new(Piece, (start, stop, controls[token_id], True)))
+            encode, at = after_control, stop
+        for stop in (end, *rest):
+            if at < stop:
+                pieces.append(new(Piece, (at, stop, encode(text[at:stop]), False)))
+                encode, at = go_on, stop
+        return pieces
+
+
+def encode_pieces(
+    text: str, template_ranges: Ranges, cuts: Iterable[int], matcher: ControlMatcher, backend: Backend
+) -> list[Piece]:
+    """The pieces of one text; :class:`PieceEncoder` says more, and is faster for many.
+
+    >>> class Letters:
+    ...     name, num_tokens, control_tokens = "letters", 256, {}
+    ...     def encode(self, text): return list(text.encode())
+    ...     def decode(self, token_ids): return bytes(token_ids).decode()
+    >>> encode_pieces("<s>hi", [(0, 3)], [], ControlMatcher({"<s>": 256}), Letters())
+    [Piece(start=0, stop=3, token_ids=[256], control=True), Piece(start=3, stop=5, token_ids=[104, 105], control=False)]
+    """
+    return PieceEncoder(matcher, backend)(text, template_ranges, cuts)
+
+
+class _Encoders(NamedTuple):
+    at_start: Callable[[str], list[int]]
+    after_control: Callable[[str], list[int]]
+    going_on: Callable[[str], list[int]]
+
+
+SHORT_TEXT = 32  # characters; what templates write between control tokens is mostly shorter
+_MOST_REMEMBERED = 10_000
+
+
+def _remembering(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
+    """The encoder, with the ids of short texts at hand: what a template writes stands in every row."""
+    known: dict[str, list[int]] = {}
+
+    def encode_or_recall(text: str) -> list[int]:
+        if len(text) > SHORT_TEXT:
+            return encode(text)
+        ids = known.get(text)
+        if ids is None:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            ids = known[text] = encode(text)
+        return ids
+
+    return encode_or_recall
+
+
+def token_ranges(piece: Piece, text: str, backend: Backend) -> list[tuple[int, int]]:
+    """The characters of ``text`` that each token of a piece stands for; for traces.
+
+    Tokens that share a character all have that character's range; the space that a model writes before a text has no
+    characters. Where the tokens don't spell the text, since it was normalised or holds unknown characters, each has
+    the range of the whole piece.
+    """
+    whole = [(piece.start, piece.stop)] * len(piece.token_ids)
+    token_bytes = cast("Callable[[int], bytes | None] | None", getattr(backend, "token_bytes", None))
+    if piece.control or token_bytes is None:
+        return whole
+    spelled = [token_bytes(token_id) for token_id in piece.token_ids]
+    if None in spelled:
+        return whole
+    tokens = cast("list[bytes]", spelled)
+    expected, given = text[piece.start : piece.stop].encode(), b"".join(tokens)
+    prefix = len(given) - len(expected)
+    if given[max(prefix, 0) :] != expected or given[: max(prefix, 0)] not in (b"", b" "):
+        return whole
+    return list(_ranges(tokens, prefix, text, piece.start, piece.stop))
+
+
+def _ranges(tokens: list[bytes], prefix: int, text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    ends = []  # of each character, in bytes
+    size = 0
+    for character in text[start:stop]:
+        size += len(character.encode())
+        ends.append(size)
+    position = -prefix
+    for token in tokens:
+        first, position = max(position, 0), position + len(token)
+        begin = bisect_right(ends, first)
+        # The character that holds the token's last byte; the prefix alone, or no bytes at all, holds none.
+        last = bisect_right(ends, position - 1) + 1 if position > first else begin
+        yield start + begin, start + last
