@@ -1,0 +1,5 @@
+"""Chat templates in jinja: rendered in a sandbox, and traced, so that each character's origin is known.
+
+``text`` holds the strings that know their origin, ``environment`` the two sandboxes (plain and traced), and
+``template`` the compiled template. jinja2 is loaded with ``environment`` and ``template``, not with this package.
+"""

@@ -1,0 +1,312 @@
+"""The sandboxes in which chat templates run: a plain one, and one whose texts know their origin.
+
+Both render what Hugging Face's ``apply_chat_template`` renders: jinja's immutable sandbox with trimmed blocks, loop
+controls, the ``{% generation %}`` tag, an unescaped ``tojson``, ``raise_exception`` and ``strftime_now``. They differ from
+it in that they keep limits, and know nothing random (no ``lipsum``, no ``random``).
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextvars import ContextVar
+from datetime import datetime
+from functools import cache
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+from jinja2 import Template, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
+from jinja2.utils import Namespace
+from markupsafe import Markup
+
+from torchpipe.tokenizers.jinja.filters import plain_filters, traced_filters
+from torchpipe.tokenizers.jinja.formatting import braces, holds_traced, percent, printed
+from torchpipe.tokenizers.jinja.limits import (
+    GROWING_METHODS,
+    Limits,
+    RenderState,
+    bounded_method,
+    check_field,
+    check_percent,
+    check_power,
+    check_product,
+)
+from torchpipe.tokenizers.jinja.markup import TracedMarkup, as_markup, escape
+from torchpipe.tokenizers.jinja.text import TracedText, joined
+
+STATE: ContextVar[RenderState] = ContextVar("the render that is going on")
+"""The state of the render in progress, of this thread and task."""
+
+_PLAIN_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - GROWING_METHODS
+# Methods that put their arguments into the text: a literal they are called on must not lose those arguments' origin.
+_INSERTING_METHODS = frozenset({"join", "replace", "format", "format_map", "center", "ljust", "rjust", "translate"})
+
+
+class ChatEnvironment(ImmutableSandboxedEnvironment):
+    """The plain environment. Immutable once made, and shared by all threads.
+
+    Attributes:
+        limits: of each render.
+        runtime: what compiled templates find under these names instead of jinja's own.
+    """
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+    runtime: Mapping[str, Any]
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+        self.limits = limits
+        self.filters = plain_filters(limits)
+        self.globals = {
+            "range": self.globals["range"],
+            "cycler": self.globals["cycler"],
+            "joiner": self.globals["joiner"],
+            "dict": _DictFactory(),
+            "namespace": _ChatNamespace,
+            "raise_exception": _raise_exception,
+            "strftime_now": _strftime_now,
+        }
+        self.runtime = {"str_join": lambda values: self.concat(map(str, values))}
+
+    def state(self) -> RenderState:
+        """The state of the render in progress; a compiled template asks for it."""
+        return STATE.get()
+
+    def concat(self, chunks: Iterable[str]) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The texts of a macro or a block as one."""
+        chunks = list(chunks)
+        self.limits.check_size(sum(map(len, chunks)))
+        return "".join(chunks)
+
+    def added(self, left: Any, right: Any) -> Any:
+        """``left + right`` of the template."""
+        total = left + right
+        if isinstance(total, (str, list, tuple)):
+            self.limits.check_size(len(total))
+        return total
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """``left * right``, ``left ** right`` or ``left % right`` of the template."""
+        if operator == "*":
+            check_product(self.limits, left, right)
+        elif operator == "**":
+            check_power(left, right)
+        elif isinstance(left, str):
+            check_percent(self.limits, left, right)
+        return self.binop_table[operator](left, right)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        """Calls what a template calls. Methods of texts and of builtin values need none of jinja's checks."""
+        kind = type(__obj)
+        if kind is BuiltinMethodType or (kind is MethodType and isinstance(__obj.__self__, TracedText)):
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return __obj(*args, **kwargs)
+        return super().call(__context, __obj, *args, **kwargs)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """``obj.attribute``. For dicts and texts this goes without the exception that jinja raises and catches."""
+        if isinstance(obj, dict) and attribute not in _names_of(type(obj)):
+            try:
+                return obj[attribute]
+            except LookupError:
+                return self.undefined(obj=obj, name=attribute)
+        if isinstance(obj, str):
+            return self._method_of_text(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """``obj[argument]``, or else ``obj.argument``."""
+        try:
+            return obj[argument]
+        except (TypeError, LookupError):
+            if isinstance(obj, str) and isinstance(argument, str):
+                return self._method_of_text(obj, str.__str__(argument))
+            return super().getitem(obj, argument)
+
+    def _method_of_text(self, text: str, name: str) -> Any:
+        if name in _PLAIN_METHODS:
+            return builtins.getattr(text, name)
+        if name not in GROWING_METHODS:
+            return super().getattr(text, name)
+        method = self._format_method(text, name) if name.startswith("format") else builtins.getattr(text, name)
+        return bounded_method(self.limits, name, text, method)
+
+    def _format_method(self, text: str, name: str) -> Callable[..., str]:
+        formatter = _EscapeFormatter(self, escape=text.escape) if isinstance(text, Markup) else _Formatter(self)
+
+        def formatted(*args: Any, **kwargs: Any) -> str:
+            if name == "format_map":
+                (kwargs,), args = args, ()
+            return self._formatted(text, args, kwargs, formatter)
+
+        return formatted
+
+    def _formatted(self, text: str, args: tuple, kwargs: Mapping[str, Any], formatter: SandboxedFormatter) -> str:
+        return type(text)(formatter.vformat(text, args, kwargs))
+
+
+class TracedEnvironment(ChatEnvironment):
+    """The environment in which every text keeps its origin.
+
+    Args:
+        limits: of each render.
+        loop_context: the class of the templates' ``loop`` variable.
+    """
+
+    def __init__(self, limits: Limits, loop_context: type[LoopContext] = LoopContext) -> None:
+        super().__init__(limits)
+        self.filters = traced_filters(limits)
+        self.runtime = {
+            "LoopContext": loop_context,
+            "Markup": as_markup,
+            "escape": escape,
+            "markup_join": lambda values: TracedMarkup("").join(values),
+            "str": printed,
+            "str_join": lambda values: self.concat(map(printed, values)),
+        }
+
+    def concat(self, chunks: Iterable[str]) -> TracedText:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The texts of a macro or a block as one."""
+        chunks = list(chunks)
+        self.limits.check_size(sum(map(len, chunks)))
+        return joined(chunks)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """As in the plain environment; a literal format keeps the origin of what it is given."""
+        if operator == "%" and isinstance(left, str) and not isinstance(left, TracedText) and holds_traced(right):
+            check_percent(self.limits, left, right)
+            return percent(left, right)
+        return super().call_binop(context, operator, left, right)
+
+    def _method_of_text(self, text: str, name: str) -> Any:
+        if name in _INSERTING_METHODS and not isinstance(text, TracedText):
+            text = TracedText(text)
+        return super()._method_of_text(text, name)
+
+    def _formatted(self, text: str, args: tuple, kwargs: Mapping[str, Any], formatter: SandboxedFormatter) -> str:
+        if isinstance(text, TracedMarkup):
+            return text.format_map(kwargs) if kwargs else text.format(*args)
+        is_literal = isinstance(text, TracedText) and all(run.source is None for run in text.runs)
+        return braces(str.__str__(text) if is_literal else text, args, kwargs, formatter)
+
+
+class _CodeGenerator(CodeGenerator):
+    """jinja's own, which also counts the template's steps and looks at the size of sums."""
+
+    def write_commons(self) -> None:
+        super().write_commons()
+        self.writeline("tick = environment.state().tick")
+
+    def enter_frame(self, frame: Frame) -> None:
+        super().enter_frame(frame)
+        self.writeline("tick()")
+
+    def visit_Add(self, node: nodes.Add, frame: Frame) -> None:  # noqa: N802
+        if isinstance(node.left, nodes.Const) or isinstance(node.right, nodes.Const):
+            super().visit_Add(node, frame)  # grows no faster than the template is long
+            return
+        self.write("environment.added(")
+        self.visit(node.left, frame)
+        self.write(", ")
+        self.visit(node.right, frame)
+        self.write(")")
+
+
+class _ChatTemplate(Template):
+    """jinja's own, whose compiled code sees what its environment puts in place of jinja's runtime."""
+
+    @classmethod
+    def _from_namespace(cls, environment: Any, namespace: MutableMapping[str, Any], globals: Any) -> Template:
+        namespace.update(environment.runtime)
+        return super()._from_namespace(environment, namespace, globals)
+
+
+ChatEnvironment.code_generator_class = _CodeGenerator
+ChatEnvironment.template_class = _ChatTemplate
+
+
+class _Generation(Extension):
+    """``{% generation %}``: a scope of its own, and nothing else. Tracing finds what the model writes without it."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        scope = nodes.Scope(lineno=next(parser.stream).lineno)
+        scope.body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return scope
+
+
+class _DictFactory:
+    """``dict`` of a template, without the attributes of Python's class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args, **kwargs)
+
+
+class _ChatNamespace(Namespace):
+    """``namespace`` of a template, without underscored names."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805  # so that namespace(self=1) works
+        self, *rest = args
+        attributes = dict(*rest, **kwargs)
+        for name in attributes:
+            _refuse_underscore(name)
+        Namespace.__init__(self, attributes)  # pyright: ignore[reportArgumentType]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_underscore(name)
+        super().__setitem__(name, value)
+
+
+class _LimitedFields(SandboxedFormatter):
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        check_field(format_spec)
+        return super().format_field(value, format_spec)
+
+
+class _Formatter(_LimitedFields):
+    pass
+
+
+class _EscapeFormatter(_LimitedFields, SandboxedEscapeFormatter):
+    pass
+
+
+@cache
+def _names_of(kind: type) -> frozenset[str]:
+    return frozenset(dir(kind))
+
+
+def _refuse_underscore(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace has no names that start with an underscore, as {str(name)!r}")
+
+
+def _raise_exception(message: Any) -> None:
+    raise TemplateError(message if message is None else str(message))
+
+
+def _strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)
+
+
+@cache
+def plain_environment(limits: Limits) -> ChatEnvironment:
+    """The plain environment with these limits."""
+    return ChatEnvironment(limits)
+
+
+@cache
+def traced_environment(limits: Limits, loop_context: type[LoopContext] = LoopContext) -> TracedEnvironment:
+    """The traced environment with these limits and this class of the ``loop`` variable."""
+    return TracedEnvironment(limits, loop_context)

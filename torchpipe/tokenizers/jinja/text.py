@@ -1,0 +1,338 @@
+"""A string that knows where each of its characters came from, and keeps knowing it through every operation.
+
+>>> from torchpipe.tokenizers.jinja.provenance import Source
+>>> hello = TracedText.of(Source(0, ("content",), " Hello "))
+>>> text = "<user>" + hello.strip() + "</user>"
+>>> text
+'<user>Hello</user>'
+>>> [(run.length, run.source and run.source.path, run.start, run.stop) for run in text.runs]
+[(6, None, 0, 0), (5, ('content',), 1, 6), (7, None, 0, 0)]
+
+An operation that can't follow its characters gives them the source ``UNKNOWN``, never a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self, SupportsIndex, TypeVar
+
+from torchpipe.tokenizers.jinja.provenance import (
+    TEMPLATE,
+    UNKNOWN,
+    Mark,
+    Run,
+    Source,
+    append_run,
+    chained,
+    cut,
+    merged_origin,
+    template_run,
+)
+
+__all__ = ["TEMPLATE", "UNKNOWN", "Mark", "Run", "Source", "TracedText", "joined", "mark_text", "runs_of"]
+
+_plain = str.__new__
+
+
+class TracedText(str):
+    """A string with the provenance of its characters.
+
+    It equals, hashes, compares, searches and prints as the plain string, and all that gives text gives a
+    :class:`TracedText` with the same characters as the plain string gives. A plain string counts as template text.
+
+    Attributes:
+        runs: in the order of the characters; their lengths sum to the text's.
+    """
+
+    __slots__ = ("runs",)
+    runs: tuple[Run, ...]
+
+    def __new__(cls, text: str = "", runs: tuple[Run, ...] | None = None) -> Self:
+        self = _plain(cls, text)
+        self.runs = runs_of(text) if runs is None else runs
+        return self
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """The whole text of a source."""
+        text = source.text
+        return cls(text, (Run(len(text), source, 0, len(text), True),) if text else ())
+
+    def __str__(self) -> str:
+        return self
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Self:
+        text = str.__getitem__(self, key)
+        if not isinstance(key, slice):
+            start = key.__index__()
+            start += len(self) if start < 0 else 0
+            return type(self)(text, cut(self.runs, start, start + 1))
+        start, stop, step = key.indices(len(self))
+        if step == 1:
+            return type(self)(text, cut(self.runs, start, max(start, stop)))
+        return joined((self._part(i, i + 1) for i in range(start, stop, step)), type(self))
+
+    def __iter__(self) -> Iterator[TracedText]:
+        for i, character in enumerate(str.__iter__(self)):
+            yield TracedText(character, cut(self.runs, i, i + 1))
+
+    def _part(self, start: int, stop: int) -> Self:
+        """``self[start:stop]``, for positions within the text."""
+        return type(self)(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
+
+    def _parts(self, lengths: Iterable[int], gap: int = 0) -> list[Self]:
+        """Parts of the given lengths, with a gap between them."""
+        parts, at = [], 0
+        for length in lengths:
+            parts.append(self._part(at, at + length))
+            at += length + gap
+        return parts
+
+    def _trimmed(self, text: str, start: int) -> Self:
+        """The text without what was removed from its ends; no mark is lost."""
+        if len(text) == len(self):
+            return self
+        return type(self)(text, cut(self.runs, start, start + len(text), keep_marks=True))
+
+    # --- concatenation
+
+    def __add__(self, other: str) -> Self:
+        if not isinstance(other, str):
+            return NotImplemented
+        return type(self)(str.__add__(self, other), chained(self.runs, runs_of(other)))
+
+    def __radd__(self, other: str) -> Self:
+        if not isinstance(other, str):
+            return NotImplemented
+        return type(self)(str.__add__(other, self), chained(runs_of(other), self.runs))
+
+    def __mul__(self, count: SupportsIndex) -> Self:
+        str.__mul__(self[:1], count)  # refuses what a plain string refuses
+        return joined([self] * count.__index__(), type(self))
+
+    __rmul__ = __mul__
+
+    def join(self, texts: Iterable[str], /) -> Self:
+        texts = list(texts)
+        str.join("", texts)  # refuses what a plain string refuses
+        spaced: list[str] = [self] * max(2 * len(texts) - 1, 0)
+        spaced[::2] = texts
+        return joined(spaced, type(self))
+
+    # --- cutting
+
+    def strip(self, chars: str | None = None, /) -> Self:
+        return self._trimmed(str.strip(self, chars), len(self) - len(str.lstrip(self, chars)))
+
+    def lstrip(self, chars: str | None = None, /) -> Self:
+        text = str.lstrip(self, chars)
+        return self._trimmed(text, len(self) - len(text))
+
+    def rstrip(self, chars: str | None = None, /) -> Self:
+        return self._trimmed(str.rstrip(self, chars), 0)
+
+    def removeprefix(self, prefix: str, /) -> Self:
+        text = str.removeprefix(self, prefix)
+        return self._trimmed(text, len(self) - len(text))
+
+    def removesuffix(self, suffix: str, /) -> Self:
+        return self._trimmed(str.removesuffix(self, suffix), 0)
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Self]:
+        texts = str.split(self, sep, maxsplit)
+        if sep is not None:
+            return self._parts(map(len, texts), gap=len(sep))
+        parts, at = [], 0
+        for text in texts:
+            at = str.index(self, text, at)
+            parts.append(self._part(at, at + len(text)))
+            at += len(text)
+        return parts
+
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Self]:
+        texts = str.rsplit(self, sep, maxsplit)
+        if sep is not None:
+            return self._parts(map(len, texts), gap=len(sep))
+        parts, end = [], len(self)
+        for text in reversed(texts):
+            end = str.rindex(self, text, 0, end)
+            parts.append(self._part(end, end + len(text)))
+        return parts[::-1]
+
+    def splitlines(self, keepends: bool = False) -> list[Self]:
+        lines = self._parts(map(len, str.splitlines(self, True)))
+        return lines if keepends else [line._part(0, len(str.splitlines(line)[0])) for line in lines]
+
+    def partition(self, sep: str, /) -> tuple[Self, Self, Self]:
+        before, found, after = self._parts(map(len, str.partition(self, sep)))
+        return before, found, after
+
+    def rpartition(self, sep: str, /) -> tuple[Self, Self, Self]:
+        before, found, after = self._parts(map(len, str.rpartition(self, sep)))
+        return before, found, after
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Self:
+        str.replace("", old, new, count)  # refuses what a plain string refuses
+        left = count.__index__()
+        if left == 0 or not str.__contains__(self, old):
+            return self
+        chunks: list[str] = []
+        if not old:
+            at = (len(self) + 1 if left < 0 else min(left, len(self) + 1)) - 1
+            chunks = [chunk for i in range(at) for chunk in (new, self._part(i, i + 1))]
+            return joined([*chunks, new, self._part(at, len(self))], type(self))
+        at = 0
+        while left and (found := str.find(self, old, at)) >= 0:
+            chunks += (self._part(at, found), new)
+            at = found + len(old)
+            left -= 1
+        return joined([*chunks, self._part(at, len(self))], type(self))
+
+    # --- padding
+
+    def _padded(self, text: str, before: int, fill: str) -> Self:
+        """The text with ``before`` fill characters before it, and as many behind it as ``text`` is longer."""
+        after = len(text) - len(self) - before
+        return joined([fill * before, self, fill * after], type(self)) if len(text) > len(self) else self
+
+    def ljust(self, width: SupportsIndex, fillchar: str = " ", /) -> Self:
+        return self._padded(str.ljust(self, width, fillchar), 0, fillchar)
+
+    def rjust(self, width: SupportsIndex, fillchar: str = " ", /) -> Self:
+        text = str.rjust(self, width, fillchar)
+        return self._padded(text, len(text) - len(self), fillchar)
+
+    def center(self, width: SupportsIndex, fillchar: str = " ", /) -> Self:
+        text = str.center(self, width, fillchar)
+        pad = len(text) - len(self)
+        return self._padded(text, pad // 2 + (pad & width.__index__() & 1), fillchar)
+
+    def zfill(self, width: SupportsIndex, /) -> Self:
+        zeros = "0" * (len(str.zfill(self, width)) - len(self))
+        sign = 1 if str.startswith(self, ("+", "-")) else 0
+        return joined([self._part(0, sign), zeros, self._part(sign, len(self))], type(self)) if zeros else self
+
+    # --- respelling
+
+    def remade(self, text: str) -> Self:
+        """Another text, made from this one in a way that doesn't show which character from which."""
+        return type(self)(text, merged_origin(self.runs, len(text)))
+
+    def spelled(self, spellings: Mapping[int, str]) -> Self:
+        """The text with the characters at some positions, in rising order, spelled differently: escapes."""
+        chunks: list[str] = []
+        at = 0
+        for position, spelling in spellings.items():
+            if spelling != str.__getitem__(self, position):
+                chunks += (self._part(at, position), self._part(position, position + 1).remade(spelling))
+                at = position + 1
+        return joined([*chunks, self._part(at, len(self))], type(self)) if chunks else self
+
+    def recased(self, text: str, recase: Callable[[str], str] | None = None) -> Self:
+        """The text in other letters: ``text`` is the whole, ``recase`` gives the length of a part of it.
+
+        Cases never shorten a text, so equal lengths say that characters stand where they stood.
+        """
+        runs: list[Run] = []
+        aligned = len(text) == len(self)
+        at = to = 0
+        for run in self.runs:
+            old = str.__getitem__(self, slice(at, at + run.length))
+            length = run.length if aligned else len(recase(old)) if recase else 0
+            new = text[to : to + length]
+            append_run(runs, run if new == old or run.source is TEMPLATE else run._replace(length=length, exact=False))
+            at, to = at + run.length, to + length
+        return type(self)(text, tuple(runs)) if to == len(text) else self.remade(text)
+
+    def upper(self) -> Self:
+        return self.recased(str.upper(self), str.upper)
+
+    def lower(self) -> Self:
+        return self.recased(str.lower(self), str.lower)
+
+    def casefold(self) -> Self:
+        return self.recased(str.casefold(self), str.casefold)
+
+    def swapcase(self) -> Self:
+        return self.recased(str.swapcase(self), str.swapcase)
+
+    def title(self) -> Self:
+        return self.recased(str.title(self))
+
+    def capitalize(self) -> Self:
+        return self.recased(str.capitalize(self))
+
+    def expandtabs(self, tabsize: SupportsIndex = 8) -> Self:
+        def width(stop: int) -> int:
+            return len(str.expandtabs(str.__getitem__(self, slice(stop)), tabsize))
+
+        tabs = [i for i, character in enumerate(str.__iter__(self)) if character == "\t"]
+        return self.spelled({i: " " * (width(i + 1) - width(i)) for i in tabs})
+
+    def translate(self, table: Any, /) -> Self:
+        return self.spelled({i: character.translate(table) for i, character in enumerate(str.__iter__(self))})
+
+    # --- formatting, where the text is the format (see formatting.py, which builds on this file)
+
+    def __mod__(self, values: Any) -> TracedText:
+        from torchpipe.tokenizers.jinja.formatting import percent
+
+        return percent(self, values)
+
+    def __rmod__(self, template: str) -> TracedText:
+        from torchpipe.tokenizers.jinja.formatting import percent
+
+        return percent(template, self) if isinstance(template, str) else NotImplemented
+
+    def format(self, *args: Any, **kwargs: Any) -> TracedText:
+        from torchpipe.tokenizers.jinja.formatting import braces
+
+        return braces(self, args, kwargs)
+
+    def format_map(self, mapping: Mapping[str, Any], /) -> TracedText:
+        from torchpipe.tokenizers.jinja.formatting import braces
+
+        return braces(self, (), mapping)
+
+    def __format__(self, spec: str) -> str:
+        text = str.__format__(self, spec)
+        return self if text == self else self.remade(text)
+
+
+Text = TypeVar("Text", bound=TracedText)
+
+
+def runs_of(text: str) -> tuple[Run, ...]:
+    """The provenance of any string; a plain one is template text."""
+    if isinstance(text, TracedText):
+        return text.runs
+    return (template_run(len(text)),) if text else ()
+
+
+def joined(chunks: Iterable[str], kind: type[Text] = TracedText) -> Text:
+    """One text of many, with the provenance of each; plain strings are template text.
+
+    >>> joined(["<", "b", ">"]).runs
+    (Run(length=3, source=None, start=0, stop=0, exact=True),)
+    """
+    texts: list[str] = []
+    runs: list[Run] = []
+    written = 0  # characters of template text that stand in no run yet
+    for chunk in chunks:
+        texts.append(chunk)
+        if not isinstance(chunk, TracedText):
+            written += len(chunk)
+        elif chunk.runs:
+            if written:
+                append_run(runs, template_run(written))
+                written = 0
+            append_run(runs, chunk.runs[0])
+            runs += chunk.runs[1:]
+    if written:
+        append_run(runs, template_run(written))
+    return kind("".join(texts), tuple(runs))
+
+
+def mark_text(mark: Mark) -> TracedText:
+    """An empty text that carries a mark; joined with others, the mark stays between them."""
+    return TracedText("", (Run(0, mark, 0, 0, False),))

@@ -1,0 +1,62 @@
+"""What a template is given, with each string wrapped so that it knows where it came from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Run, Source
+from torchpipe.tokenizers.jinja.text import TracedText
+
+# Names of the message format. They are the format's words and stay plain, except within a call's arguments, where
+# every key is the caller's.
+_FORMAT_KEYS = frozenset(
+    "role content name tool_calls tool_call_id id type function arguments parameters text reasoning reasoning_content "
+    "thinking image image_url audio video url".split()
+)
+
+
+def traced_messages(messages: Any) -> list[Any]:
+    """OpenAI messages with each string wrapped. A role stays plain: templates write it as part of their own text."""
+    return [
+        {
+            _key(key, i, ()): value if key == "role" else _wrapped(value, i, (key,), key != "arguments")
+            for key, value in message.items()
+        }
+        if isinstance(message, Mapping)
+        else message
+        for i, message in enumerate(messages)
+    ]
+
+
+def traced_tools(tools: Any) -> Any:
+    """Tool schemas with each string and each key wrapped."""
+    return _wrapped(tools, TOOLS, (), False)
+
+
+def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with each string wrapped, except the texts of control tokens (``bos_token`` and the like)."""
+    return {
+        name: value if name.endswith("_token") else _wrapped(value, OPTIONS, (name,), False)
+        for name, value in options.items()
+    }
+
+
+def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys: bool) -> Any:
+    """Any value, with the strings inside wrapped; what is wrapped already stays."""
+    if type(value) is str:
+        length = len(value)
+        source = Source(message, path, value)
+        return TracedText(value, (Run(length, source, 0, length, True),) if value else ())
+    if isinstance(value, dict):
+        return {
+            _key(key, message, path, format_keys): _wrapped(item, message, (*path, key), format_keys and key != "arguments")
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return type(value)([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
+    return value
+
+
+def _key(key: Any, message: int, path: tuple[str | int, ...], format_keys: bool = True) -> Any:
+    if type(key) is not str or (format_keys and key in _FORMAT_KEYS):
+        return key
+    return TracedText.of(Source(message, (*path, f"key:{key}"), key))
