@@ -29,6 +29,9 @@ _HANDING_ON = frozenset(
     "rejectattr reverse round select selectattr slice sort sum unique wordcount".split()
 )
 
+# Filters that turn what they are given into text first.
+_OF_TEXT = ("capitalize", "center", "lower", "trim", "upper")
+
 
 def plain_filters(limits: Limits) -> dict[str, Filter]:
     """The filters of the plain environment, within limits."""
@@ -61,6 +64,7 @@ def traced_filters(limits: Limits) -> dict[str, Filter]:
     """The same filters for the traced environment."""
     plain = plain_filters(limits)
     traced = {name: own if name in _HANDING_ON else _losing_visibly(own) for name, own in plain.items()}
+    traced |= {name: _of_text(traced[name]) for name in _OF_TEXT}
     plain_join, plain_replace = traced["join"], traced["replace"]
 
     @pass_eval_context
@@ -121,6 +125,14 @@ def _with_checked_widths(function: Filter, limits: Limits) -> Filter:
         return result
 
     return checked
+
+
+def _of_text(function: Filter) -> Filter:
+    @wraps(function)
+    def of_text(value: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(value if isinstance(value, str) else printed(value), *args, **kwargs)
+
+    return of_text
 
 
 def _losing_visibly(function: Filter) -> Filter:

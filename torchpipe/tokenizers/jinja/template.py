@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from torchpipe.tokenizers.jinja.text import TracedText, joined
 from torchpipe.tokenizers.jinja.wrapping import traced_messages, traced_options, traced_tools
 
 Text = TypeVar("Text", bound=str)
+_TRACED_NAME = re.compile(r"(torchpipe\.[a-z.]+\.)?Traced(Text|Markup)")
 Transform = Callable[[nodes.Template], nodes.Template]
 
 
@@ -156,4 +158,4 @@ def _sentence(error: Exception, template: Template) -> str:
             line = template.get_corresponding_lineno(traceback.tb_lineno)
         traceback = traceback.tb_next
     what = str(error) if isinstance(error, UndefinedError) else f"{type(error).__name__}: {error}"
-    return f"it fails in line {line}: {what}."
+    return f"it fails in line {line}: {_TRACED_NAME.sub('str', what)}."

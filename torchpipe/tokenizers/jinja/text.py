@@ -96,12 +96,14 @@ class TracedText(str):
 
     # --- concatenation
 
-    def __add__(self, other: str) -> Self:
-        if not isinstance(other, str):
-            return NotImplemented
+    def __add__(self, other: Any) -> Self:
+        if not isinstance(other, str):  # another type's own sum, or what a plain string says to it
+            reflected = getattr(type(other), "__radd__", None)
+            result = NotImplemented if reflected is None else reflected(other, self)
+            return str.__add__(self, other) if result is NotImplemented else result
         return type(self)(str.__add__(self, other), chained(self.runs, runs_of(other)))
 
-    def __radd__(self, other: str) -> Self:
+    def __radd__(self, other: Any) -> Self:
         if not isinstance(other, str):
             return NotImplemented
         return type(self)(str.__add__(other, self), chained(runs_of(other), self.runs))
