@@ -17,7 +17,11 @@ NEVER_RENDER = 2
 CONVERSATION = [
     {"role": "system", "content": " Be brief. "},
     {"role": "user", "content": "Hi, <b>you</b>"},
-    {"role": "assistant", "content": 'He said "hi"', "tool_calls": [{"function": {"name": "f", "arguments": {"a": "é\\n"}}}]},
+    {
+        "role": "assistant",
+        "content": 'He said "hi"',
+        "tool_calls": [{"function": {"name": "f", "arguments": {"a": "é\\n"}}}],
+    },
 ]
 
 
@@ -279,7 +283,9 @@ def test_a_refusal_speaks_the_template_s_words() -> None:
 def test_an_error_names_the_template_and_its_line() -> None:
     template = ChatTemplate("{# one #}\n{{ messages[0].content.nothing.at_all }}", name="broken")
     for render in (template.render, template.render_traced):
-        with pytest.raises(TokenizerError, match=r"broken: it fails in line 2: 'str object' has no attribute 'nothing'"):
+        with pytest.raises(
+            TokenizerError, match=r"broken: it fails in line 2: 'str object' has no attribute 'nothing'"
+        ):
             render(CONVERSATION)
     with pytest.raises(TokenizerError, match=r"^mine, line 2: no valid jinja\."):
         ChatTemplate("\n{% for %}", name="mine")

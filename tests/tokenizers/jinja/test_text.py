@@ -97,8 +97,8 @@ def check(text: str) -> None:
         part = plain[at : at + run.length]
         at += run.length
         if run.source is TEMPLATE:
-            # Indented JSON in a string shows its lines as \\n.
-            assert not any(map(str.isalpha, part.replace("\\n", ""))), (text, runs)
+            # Indented JSON in a string shows its lines as \\n, and in capitals as \\N.
+            assert not any(map(str.isalpha, part.lower().replace("\\n", ""))), (text, runs)
         elif isinstance(run.source, Source) and run.source is not UNKNOWN:
             assert 0 <= run.start <= run.stop <= len(run.source.text)
             assert not run.exact or part == run.source.text[run.start : run.stop], (text, runs)

@@ -24,9 +24,10 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Namespace
 from markupsafe import Markup
+from markupsafe import escape as markup_escape
 
 from torchpipe.tokenizers.jinja.filters import plain_filters, traced_filters
-from torchpipe.tokenizers.jinja.formatting import braces, holds_traced, percent, printed
+from torchpipe.tokenizers.jinja.formatting import braces, holds_traced, lost, percent, printed
 from torchpipe.tokenizers.jinja.limits import (
     GROWING_METHODS,
     Limits,
@@ -131,6 +132,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             return super().getitem(obj, argument)
 
     def _method_of_text(self, text: str, name: str) -> Any:
+        """``text.name``: builtins.getattr for what is harmless, jinja's checks for the rest."""
         if name in _PLAIN_METHODS:
             return builtins.getattr(text, name)
         if name not in GROWING_METHODS:
@@ -139,7 +141,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return bounded_method(self.limits, name, text, method)
 
     def _format_method(self, text: str, name: str) -> Callable[..., str]:
-        formatter = _EscapeFormatter(self, escape=text.escape) if isinstance(text, Markup) else _Formatter(self)
+        is_markup = hasattr(text, "__html__")
+        formatter = _EscapeFormatter(self, escape=markup_escape) if is_markup else _Formatter(self)
 
         def formatted(*args: Any, **kwargs: Any) -> str:
             if name == "format_map":
@@ -186,13 +189,15 @@ class TracedEnvironment(ChatEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def _method_of_text(self, text: str, name: str) -> Any:
+        if not hasattr(Markup if isinstance(text, TracedMarkup) else str, name):
+            return self.undefined(obj=text, name=name)  # a template sees nothing of the tracing
         if name in _INSERTING_METHODS and not isinstance(text, TracedText):
             text = TracedText(text)
         return super()._method_of_text(text, name)
 
     def _formatted(self, text: str, args: tuple, kwargs: Mapping[str, Any], formatter: SandboxedFormatter) -> str:
         if isinstance(text, TracedMarkup):
-            return text.format_map(kwargs) if kwargs else text.format(*args)
+            return as_markup(lost(formatter.vformat(str.__str__(text), args, kwargs)))
         is_literal = isinstance(text, TracedText) and all(run.source is None for run in text.runs)
         return braces(str.__str__(text) if is_literal else text, args, kwargs, formatter)
 

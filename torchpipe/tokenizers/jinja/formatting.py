@@ -20,7 +20,9 @@ _JSON_ESCAPES = {
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"}
 _HTML_ESCAPES = re.compile("[&<>'\"]")
 _REPR_ESCAPES = re.compile(r"[\\'\"]|[^\ -~]")
-_CONVERSION = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<how>[#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?)[hlL]?(?P<kind>.)", re.S)
+_CONVERSION = re.compile(
+    r"%(?:\((?P<key>[^()]*)\))?(?P<how>[#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?)[hlL]?(?P<kind>.)", re.S
+)
 
 
 def lost(text: str) -> TracedText:
@@ -203,6 +205,10 @@ def _brace_chunks(template: str, args: Any, kwargs: Any, formatter: Formatter) -
         elif not spec and conversion == "r" and holds_traced(value):
             yield joined(_python_chunks(value))
         else:
-            text = formatter.format_field(formatter.convert_field(value, conversion), formatter.vformat(spec or "", args, kwargs))
+            text = formatter.format_field(
+                formatter.convert_field(value, conversion), formatter.vformat(spec or "", args, kwargs)
+            )
             plain = str(text)
-            yield value.remade(plain) if isinstance(value, TracedText) else lost(plain) if holds_traced(value) else plain
+            yield (
+                value.remade(plain) if isinstance(value, TracedText) else lost(plain) if holds_traced(value) else plain
+            )

@@ -48,7 +48,9 @@ def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys:
         return TracedText(value, (Run(length, source, 0, length, True),) if value else ())
     if isinstance(value, dict):
         return {
-            _key(key, message, path, format_keys): _wrapped(item, message, (*path, key), format_keys and key != "arguments")
+            _key(key, message, path, format_keys): _wrapped(
+                item, message, (*path, key), format_keys and key != "arguments"
+            )
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
