@@ -45,9 +45,11 @@ def printed(value: Any) -> str:
     >>> printed({"a": [1, None, "it's"]})
     '{\\'a\\': [1, None, "it\\'s"]}'
     """
-    if isinstance(value, str):
-        return str(value)
+    if type(value) is TracedText or type(value) is str:
+        return value
     text = str(value)
+    if isinstance(value, str):
+        return text
     if isinstance(value, (dict, list, tuple)):
         return _checked(_python_chunks(value), text) if holds_traced(value) else text
     # Views of a dict, namespaces and the like print what they hold.
@@ -69,32 +71,30 @@ def to_json(
     between, after_key = separators or (", " if indent is None else ",", ": ")
     step = " " * indent if isinstance(indent, int) else indent
     pattern, encode = _JSON_ESCAPES[ensure_ascii]
+    chunks: list[str] = []
 
-    def quoted(string: str) -> Iterator[str]:
-        yield '"'
-        yield _escaped(string, encode(string)[1:-1], pattern, lambda character: encode(character)[1:-1])
-        yield '"'
-
-    def chunks(value: Any, newline: str) -> Iterator[str]:
+    def write(value: Any, newline: str) -> None:
         if isinstance(value, str):
-            yield from quoted(value)
+            escaped = encode(value)[1:-1]
+            chunks.extend(('"', _escaped(value, escaped, pattern, lambda character: encode(character)[1:-1]), '"'))
         elif isinstance(value, (dict, list, tuple)) and value:
-            inner = newline + step if step is not None else ""
             is_dict = isinstance(value, dict)
-            items = sorted(value.items()) if is_dict and sort_keys else value.items() if is_dict else value
-            yield "{" if is_dict else "["
-            for i, item in enumerate(items):
-                yield (between if i else "") + inner
+            inner = newline + step if step is not None else ""
+            before = ("{" if is_dict else "[") + inner
+            for item in sorted(value.items()) if is_dict and sort_keys else value.items() if is_dict else value:
+                chunks.append(before)
                 if is_dict:
                     key, item = item
-                    yield from quoted(key if isinstance(key, str) else json.dumps(key))
-                    yield after_key
-                yield from chunks(item, inner)
-            yield (newline if step is not None else "") + ("}" if is_dict else "]")
+                    write(key if isinstance(key, str) else json.dumps(key), inner)
+                    chunks.append(after_key)
+                write(item, inner)
+                before = between + inner
+            chunks.append((newline if step is not None else "") + ("}" if is_dict else "]"))
         else:
-            yield json.dumps(value)
+            chunks.append(json.dumps(value))
 
-    return _checked(chunks(value, "\n"), text)
+    write(value, "\n")
+    return _checked(iter(chunks), text)
 
 
 def percent(template: str, values: Any) -> TracedText:

@@ -1,7 +1,8 @@
 """Where characters come from: sources, runs of characters, and marks between them."""
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 
 class Source:
@@ -66,9 +67,13 @@ class Run(NamedTuple):
     exact: bool
 
 
+make_run: Callable[[tuple[Any, ...]], Run] = partial(tuple.__new__, Run)
+"""A run of its five fields; twice as fast as :class:`Run` itself."""
+
+
 def template_run(length: int) -> Run:
     """A run of characters that the template itself writes."""
-    return Run(length, TEMPLATE, 0, 0, True)
+    return make_run((length, TEMPLATE, 0, 0, True))
 
 
 def append_run(runs: list[Run], run: Run) -> None:
@@ -76,7 +81,7 @@ def append_run(runs: list[Run], run: Run) -> None:
     if runs:
         last = runs[-1]
         if last.source is run.source and last.exact and run.exact and last.stop == run.start:
-            runs[-1] = Run(last.length + run.length, run.source, last.start, run.stop, True)
+            runs[-1] = make_run((last.length + run.length, run.source, last.start, run.stop, True))
             return
     runs.append(run)
 
@@ -87,7 +92,7 @@ def chained(left: tuple[Run, ...], right: tuple[Run, ...]) -> tuple[Run, ...]:
         return left or right
     last, first = left[-1], right[0]
     if last.source is first.source and last.exact and first.exact and last.stop == first.start:
-        run = Run(last.length + first.length, first.source, last.start, first.stop, True)
+        run = make_run((last.length + first.length, first.source, last.start, first.stop, True))
         return (*left[:-1], run, *right[1:])
     return left + right
 
@@ -98,8 +103,8 @@ def part_of(run: Run, start: int, stop: int) -> Run:
     if stop - start == length:
         return run
     if exact and source is not None:
-        return Run(stop - start, source, first + start, first + stop, True)
-    return Run(stop - start, source, first, last, exact)
+        return make_run((stop - start, source, first + start, first + stop, True))
+    return make_run((stop - start, source, first, last, exact))
 
 
 def cut(runs: tuple[Run, ...], start: int, stop: int, *, keep_marks: bool = False) -> tuple[Run, ...]:

@@ -25,7 +25,9 @@ from torchpipe.tokenizers.jinja.provenance import (
     append_run,
     chained,
     cut,
+    make_run,
     merged_origin,
+    part_of,
     template_run,
 )
 
@@ -56,7 +58,8 @@ class TracedText(str):
     def of(cls, source: Source) -> Self:
         """The whole text of a source."""
         text = source.text
-        return cls(text, (Run(len(text), source, 0, len(text), True),) if text else ())
+        length = len(text)
+        return _made(cls, text, (make_run((length, source, 0, length, True)),) if text else ())
 
     def __str__(self) -> str:
         return self
@@ -66,19 +69,19 @@ class TracedText(str):
         if not isinstance(key, slice):
             start = key.__index__()
             start += len(self) if start < 0 else 0
-            return type(self)(text, cut(self.runs, start, start + 1))
+            return _made(type(self), text, cut(self.runs, start, start + 1))
         start, stop, step = key.indices(len(self))
         if step == 1:
-            return type(self)(text, cut(self.runs, start, max(start, stop)))
+            return _made(type(self), text, cut(self.runs, start, max(start, stop)))
         return joined((self._part(i, i + 1) for i in range(start, stop, step)), type(self))
 
     def __iter__(self) -> Iterator[TracedText]:
         for i, character in enumerate(str.__iter__(self)):
-            yield TracedText(character, cut(self.runs, i, i + 1))
+            yield _made(TracedText, character, cut(self.runs, i, i + 1))
 
     def _part(self, start: int, stop: int) -> Self:
         """``self[start:stop]``, for positions within the text."""
-        return type(self)(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
+        return _made(type(self), str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
 
     def _parts(self, lengths: Iterable[int], gap: int = 0) -> list[Self]:
         """Parts of the given lengths, with a gap between them."""
@@ -92,27 +95,28 @@ class TracedText(str):
         """The text without what was removed from its ends; no mark is lost."""
         if len(text) == len(self):
             return self
-        return type(self)(text, cut(self.runs, start, start + len(text), keep_marks=True))
+        return _made(type(self), text, cut(self.runs, start, start + len(text), keep_marks=True))
 
     # --- concatenation
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: Any) -> Any:
         if not isinstance(other, str):  # another type's own sum, or what a plain string says to it
             reflected = getattr(type(other), "__radd__", None)
             result = NotImplemented if reflected is None else reflected(other, self)
             return str.__add__(self, other) if result is NotImplemented else result
-        return type(self)(str.__add__(self, other), chained(self.runs, runs_of(other)))
+        return _made(type(self), str.__add__(self, other), chained(self.runs, runs_of(other)))
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: Any) -> Any:
         if not isinstance(other, str):
             return NotImplemented
-        return type(self)(str.__add__(other, self), chained(runs_of(other), self.runs))
+        return _made(type(self), str.__add__(other, self), chained(runs_of(other), self.runs))
 
     def __mul__(self, count: SupportsIndex) -> Self:
         str.__mul__(self[:1], count)  # refuses what a plain string refuses
         return joined([self] * count.__index__(), type(self))
 
-    __rmul__ = __mul__
+    def __rmul__(self, count: SupportsIndex) -> Self:
+        return self * count
 
     def join(self, texts: Iterable[str], /) -> Self:
         texts = list(texts)
@@ -140,30 +144,32 @@ class TracedText(str):
     def removesuffix(self, suffix: str, /) -> Self:
         return self._trimmed(str.removesuffix(self, suffix), 0)
 
-    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Self]:
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         texts = str.split(self, sep, maxsplit)
         if sep is not None:
-            return self._parts(map(len, texts), gap=len(sep))
-        parts, at = [], 0
+            return [*self._parts(map(len, texts), gap=len(sep))]
+        parts: list[str] = []
+        at = 0
         for text in texts:
             at = str.index(self, text, at)
             parts.append(self._part(at, at + len(text)))
             at += len(text)
         return parts
 
-    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Self]:
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         texts = str.rsplit(self, sep, maxsplit)
         if sep is not None:
-            return self._parts(map(len, texts), gap=len(sep))
-        parts, end = [], len(self)
+            return [*self._parts(map(len, texts), gap=len(sep))]
+        parts: list[str] = []
+        end = len(self)
         for text in reversed(texts):
             end = str.rindex(self, text, 0, end)
             parts.append(self._part(end, end + len(text)))
         return parts[::-1]
 
-    def splitlines(self, keepends: bool = False) -> list[Self]:
+    def splitlines(self, keepends: bool = False) -> list[str]:
         lines = self._parts(map(len, str.splitlines(self, True)))
-        return lines if keepends else [line._part(0, len(str.splitlines(line)[0])) for line in lines]
+        return [line if keepends else line._part(0, len(str.splitlines(line)[0])) for line in lines]
 
     def partition(self, sep: str, /) -> tuple[Self, Self, Self]:
         before, found, after = self._parts(map(len, str.partition(self, sep)))
@@ -222,13 +228,26 @@ class TracedText(str):
 
     def spelled(self, spellings: Mapping[int, str]) -> Self:
         """The text with the characters at some positions, in rising order, spelled differently: escapes."""
-        chunks: list[str] = []
-        at = 0
-        for position, spelling in spellings.items():
-            if spelling != str.__getitem__(self, position):
-                chunks += (self._part(at, position), self._part(position, position + 1).remade(spelling))
-                at = position + 1
-        return joined([*chunks, self._part(at, len(self))], type(self)) if chunks else self
+        texts: list[str] = []
+        runs: list[Run] = []
+        changes = iter(spellings.items())
+        position, spelling = next(changes, (-1, ""))
+        at = end = 0
+        for run in self.runs:
+            start, end = end, end + run.length
+            while at <= position < end:
+                if spelling != str.__getitem__(self, position):
+                    if at < position:
+                        append_run(runs, part_of(run, at - start, position - start))
+                    runs += merged_origin((part_of(run, position - start, position + 1 - start),), len(spelling))
+                    texts += (str.__getitem__(self, slice(at, position)), spelling)
+                    at = position + 1
+                position, spelling = next(changes, (-1, ""))
+            if at < end or not run.length:
+                append_run(runs, part_of(run, at - start, run.length))
+                texts.append(str.__getitem__(self, slice(at, end)))
+                at = end
+        return type(self)("".join(texts), tuple(runs))
 
     def recased(self, text: str, recase: Callable[[str], str] | None = None) -> Self:
         """The text in other letters: ``text`` is the whole, ``recase`` gives the length of a part of it.
@@ -291,7 +310,7 @@ class TracedText(str):
 
         return braces(self, args, kwargs)
 
-    def format_map(self, mapping: Mapping[str, Any], /) -> TracedText:
+    def format_map(self, mapping: Any, /) -> TracedText:
         from torchpipe.tokenizers.jinja.formatting import braces
 
         return braces(self, (), mapping)
@@ -302,6 +321,13 @@ class TracedText(str):
 
 
 Text = TypeVar("Text", bound=TracedText)
+
+
+def _made(kind: type[Text], text: str, runs: tuple[Run, ...]) -> Text:
+    """``kind(text, runs)``, without the cost of a constructor in Python."""
+    made = _plain(kind, text)
+    made.runs = runs
+    return made
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
@@ -322,17 +348,18 @@ def joined(chunks: Iterable[str], kind: type[Text] = TracedText) -> Text:
     written = 0  # characters of template text that stand in no run yet
     for chunk in chunks:
         texts.append(chunk)
-        if not isinstance(chunk, TracedText):
+        if type(chunk) is str or not isinstance(chunk, TracedText):
             written += len(chunk)
-        elif chunk.runs:
+        elif more := chunk.runs:
             if written:
                 append_run(runs, template_run(written))
                 written = 0
-            append_run(runs, chunk.runs[0])
-            runs += chunk.runs[1:]
+            append_run(runs, more[0])
+            if len(more) > 1:
+                runs += more[1:]
     if written:
         append_run(runs, template_run(written))
-    return kind("".join(texts), tuple(runs))
+    return _made(kind, "".join(texts), tuple(runs))
 
 
 def mark_text(mark: Mark) -> TracedText:

@@ -9,20 +9,18 @@ from torchpipe.tokenizers.jinja.text import TracedText
 # Names of the message format. They are the format's words and stay plain, except within a call's arguments, where
 # every key is the caller's.
 _FORMAT_KEYS = frozenset(
-    "role content name tool_calls tool_call_id id type function arguments parameters text reasoning reasoning_content "
-    "thinking image image_url audio video url".split()
+    (
+        *("role", "content", "name", "tool_calls", "tool_call_id", "id", "type", "function", "arguments"),
+        *("parameters", "text", "reasoning", "reasoning_content", "thinking"),
+        *("image", "image_url", "audio", "video", "url"),
+    )
 )
 
 
 def traced_messages(messages: Any) -> list[Any]:
     """OpenAI messages with each string wrapped. A role stays plain: templates write it as part of their own text."""
     return [
-        {
-            _key(key, i, ()): value if key == "role" else _wrapped(value, i, (key,), key != "arguments")
-            for key, value in message.items()
-        }
-        if isinstance(message, Mapping)
-        else message
+        _wrapped_dict(message, i, (), True) if isinstance(message, dict) else message
         for i, message in enumerate(messages)
     ]
 
@@ -43,22 +41,26 @@ def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys: bool) -> Any:
     """Any value, with the strings inside wrapped; what is wrapped already stays."""
     if type(value) is str:
-        length = len(value)
-        source = Source(message, path, value)
-        return TracedText(value, (Run(length, source, 0, length, True),) if value else ())
+        return TracedText.of(Source(message, path, value))
     if isinstance(value, dict):
-        return {
-            _key(key, message, path, format_keys): _wrapped(
-                item, message, (*path, key), format_keys and key != "arguments"
-            )
-            for key, item in value.items()
-        }
+        return _wrapped_dict(value, message, path, format_keys)
     if isinstance(value, (list, tuple)):
         return type(value)([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
     return value
 
 
-def _key(key: Any, message: int, path: tuple[str | int, ...], format_keys: bool = True) -> Any:
-    if type(key) is not str or (format_keys and key in _FORMAT_KEYS):
-        return key
-    return TracedText.of(Source(message, (*path, f"key:{key}"), key))
+def _wrapped_dict(
+    value: dict[Any, Any], message: int, path: tuple[str | int, ...], format_keys: bool
+) -> dict[Any, Any]:
+    wrapped: dict[Any, Any] = {}
+    for key, item in value.items():
+        inside = (*path, key)
+        if type(item) is str:
+            if path or key != "role":
+                item = TracedText.of(Source(message, inside, item))
+        elif isinstance(item, (dict, list, tuple)):
+            item = _wrapped(item, message, inside, format_keys and key != "arguments")
+        if type(key) is str and not (format_keys and key in _FORMAT_KEYS):
+            key = TracedText.of(Source(message, (*path, f"key:{key}"), key))
+        wrapped[key] = item
+    return wrapped
