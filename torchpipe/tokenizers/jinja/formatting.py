@@ -65,36 +65,43 @@ def to_json(
     sort_keys: bool = False,
 ) -> str:
     """``json.dumps`` with provenance, with the arguments of the ``tojson`` filter of Hugging Face's chat templates."""
-    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    options: dict[str, Any] = {"ensure_ascii": ensure_ascii, "separators": separators, "sort_keys": sort_keys}
     if not holds_traced(value):
-        return text
+        return json.dumps(value, indent=indent, **options)
     between, after_key = separators or (", " if indent is None else ",", ": ")
     step = " " * indent if isinstance(indent, int) else indent
     pattern, encode = _JSON_ESCAPES[ensure_ascii]
     chunks: list[str] = []
+    pending = ""  # the signs since the last string
 
     def write(value: Any, newline: str) -> None:
+        nonlocal pending
         if isinstance(value, str):
             escaped = encode(value)[1:-1]
-            chunks.extend(('"', _escaped(value, escaped, pattern, lambda character: encode(character)[1:-1]), '"'))
+            chunks.append(pending + '"')
+            chunks.append(_escaped(value, escaped, pattern, lambda character: encode(character)[1:-1]))
+            pending = '"'
         elif isinstance(value, (dict, list, tuple)) and value:
             is_dict = isinstance(value, dict)
             inner = newline + step if step is not None else ""
             before = ("{" if is_dict else "[") + inner
             for item in sorted(value.items()) if is_dict and sort_keys else value.items() if is_dict else value:
-                chunks.append(before)
+                pending += before
                 if is_dict:
                     key, item = item
-                    write(key if isinstance(key, str) else json.dumps(key), inner)
-                    chunks.append(after_key)
+                    # Python's own code refuses keys that JSON can't have, and spells the others.
+                    write(key if isinstance(key, str) else json.dumps({key: 0})[2:-5], inner)
+                    pending += after_key
                 write(item, inner)
                 before = between + inner
-            chunks.append((newline if step is not None else "") + ("}" if is_dict else "]"))
+            pending += (newline if step is not None else "") + ("}" if is_dict else "]")
         else:
-            chunks.append(json.dumps(value))
+            pending += json.dumps(value)
 
     write(value, "\n")
-    return _checked(iter(chunks), text)
+    result = joined([*chunks, pending])
+    # With an indent Python writes JSON as slowly as this function, so it isn't asked twice.
+    return result if indent is not None else _checked(iter((result,)), json.dumps(value, **options))
 
 
 def percent(template: str, values: Any) -> TracedText:
