@@ -34,10 +34,10 @@ def transformers_template(oracle_file) -> Callable[[str], Any]:
     return chat_template_utils._compile_jinja_template
 
 
-def outcome(render: Callable[[], str]) -> tuple[str | None, str]:
+def outcome(render: Callable[..., str], *args: Any, **kwargs: Any) -> tuple[str | None, str]:
     """The text, or why there is none."""
     try:
-        return render(), ""
+        return render(*args, **kwargs), ""
     except Exception as error:
         return None, str(error)
 
@@ -63,9 +63,9 @@ def test_all_templates_render_all_conversations_as_transformers_does(
         for conversation in conversations:
             given = conversation._asdict()
             given.pop("id")
-            plain, refusal = outcome(lambda: template.render(**given, **template_options))
-            traced = outcome(lambda: template.render_traced(**given, options=template_options))
-            expected, words = outcome(lambda: oracle.render(**given, **template_options))
+            plain, refusal = outcome(template.render, **given, **template_options)
+            traced = outcome(template.render_traced, **given, options=template_options)
+            expected, words = outcome(oracle.render, **given, **template_options)
             assert traced == (plain, refusal), (name, conversation.id)
             assert plain == expected, (name, conversation.id)
             assert words in refusal
@@ -153,7 +153,8 @@ def test_an_expression_prints_as_in_jinja_and_keeps_its_origins(expression: str,
          "<Hi, <b>you</b>>!"),
         ("{% set x %}<{{ messages[0].content | trim }}>{% endset %}{{ x | upper }}", "<BE BRIEF.>"),
         ("{% filter upper %}a{{ messages[0].content }}{% endfilter %}", "A BE BRIEF. "),
-        ("{% set ns = namespace(x='') %}{% for m in messages %}{% set ns.x = ns.x + m.role[0] %}{% endfor %}{{ ns.x }}", "sua"),
+        ("{% set n = namespace(x='') %}{% for m in messages %}{% set n.x = n.x + m.role[0] %}{% endfor %}{{ n.x }}",
+         "sua"),
         ("{% for k, v in messages[2].items() if k == 'content' %}{{ k }}={{ v }}{% endfor %}", 'content=He said "hi"'),
         ("{% autoescape true %}{{ messages[1].content }}{{ '<' ~ messages[1].content }}{% endautoescape %}",
          "Hi, &lt;b&gt;you&lt;/b&gt;&lt;Hi, &lt;b&gt;you&lt;/b&gt;"),
@@ -176,8 +177,10 @@ def test_a_filter_that_follows_no_characters_loses_them_visibly(filter: str) -> 
 
 def test_each_part_of_a_conversation_has_its_source() -> None:
     tools = [{"type": "function", "function": {"name": "g"}}]
-    template = ChatTemplate("{{ bos_token }}{{ day }}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}"
-                            "{{ messages[2].tool_calls[0].function.arguments | tojson }}{{ tools[0].function | items | list }}")  # fmt: skip
+    template = ChatTemplate(
+        "{{ bos_token }}{{ day }}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}"
+        "{{ messages[2].tool_calls[0].function.arguments | tojson }}{{ tools[0].function | items | list }}"
+    )
     text = template.render_traced(CONVERSATION, tools, options={"bos_token": "<s>", "day": "Monday"})
     sources = [(run.source.message, run.source.path) for run in text.runs if isinstance(run.source, Source)]
     arguments = ("tool_calls", 0, "function", "arguments")

@@ -1,8 +1,8 @@
 """The sandboxes in which chat templates run: a plain one, and one whose texts know their origin.
 
 Both render what Hugging Face's ``apply_chat_template`` renders: jinja's immutable sandbox with trimmed blocks, loop
-controls, the ``{% generation %}`` tag, an unescaped ``tojson``, ``raise_exception`` and ``strftime_now``. They differ from
-it in that they keep limits, and know nothing random (no ``lipsum``, no ``random``).
+controls, the ``{% generation %}`` tag, an unescaped ``tojson``, ``raise_exception`` and ``strftime_now``. They differ
+from it in that they keep limits, and know nothing random (no ``lipsum``, no ``random``).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             return super().getitem(obj, argument)
 
     def _method_of_text(self, text: str, name: str) -> Any:
-        """``text.name``: builtins.getattr for what is harmless, jinja's checks for the rest."""
+        """``text.name``: what is harmless at once, what makes long texts within limits, the rest by jinja's checks."""
         if name in _PLAIN_METHODS:
             return builtins.getattr(text, name)
         if name not in GROWING_METHODS:
@@ -261,7 +261,7 @@ class _DictFactory:
 class _ChatNamespace(Namespace):
     """``namespace`` of a template, without underscored names."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805  # so that namespace(self=1) works
+    def __init__(*args: Any, **kwargs: Any) -> None:  # so that namespace(self=1) works
         self, *rest = args
         attributes = dict(*rest, **kwargs)
         for name in attributes:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
-from jinja2.defaults import DEFAULT_FILTERS
-from jinja2.filters import do_format, do_indent, do_title, make_attrgetter, sync_do_join
+from jinja2.filters import FILTERS, do_format, do_indent, do_title, make_attrgetter, sync_do_join
 from jinja2.nodes import EvalContext
 from jinja2.utils import pass_eval_context
 
@@ -25,17 +24,19 @@ Filter = Callable[..., Any]
 _WITH_WIDTHS = ("batch", "center", "indent", "slice", "tojson", "truncate", "urlize", "wordwrap", "round")
 # Filters that hand on what they are given, or write no text.
 _HANDING_ON = frozenset(
-    "abs attr batch count d default dictsort first float groupby int items last length list map max min reject "
-    "rejectattr reverse round select selectattr slice sort sum unique wordcount".split()
+    (
+        *("abs", "attr", "batch", "count", "d", "default", "dictsort", "first", "float", "groupby", "int", "items"),
+        *("last", "length", "list", "map", "max", "min", "reject", "rejectattr", "reverse", "round", "select"),
+        *("selectattr", "slice", "sort", "sum", "unique", "wordcount"),
+    )
 )
-
 # Filters that turn what they are given into text first.
 _OF_TEXT = ("capitalize", "center", "lower", "trim", "upper")
 
 
 def plain_filters(limits: Limits) -> dict[str, Filter]:
     """The filters of the plain environment, within limits."""
-    filters: dict[str, Filter] = {name: own for name, own in DEFAULT_FILTERS.items() if name != "random"}
+    filters: dict[str, Filter] = {name: own for name, own in FILTERS.items() if name != "random"}
     filters["tojson"] = _tojson
 
     @pass_eval_context
@@ -47,7 +48,7 @@ def plain_filters(limits: Limits) -> dict[str, Filter]:
 
     @pass_eval_context
     def replace(context: EvalContext, s: str, old: str, new: str, count: int | None = None) -> str:
-        function = DEFAULT_FILTERS["replace"]
+        function = FILTERS["replace"]
         return bounded_method(limits, "replace", str(s), lambda *_: function(context, s, old, new, count))(
             str(old), str(new)
         )

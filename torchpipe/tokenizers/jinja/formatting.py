@@ -180,6 +180,7 @@ def _python_chunks(value: Any) -> Iterator[str]:
 
 
 def _percent_chunks(template: str, values: Any) -> Iterator[str]:
+    fields: Any = values  # a mapping, where the template names its fields
     at = used = 0
     for match in _CONVERSION.finditer(template):
         yield template[at : match.start()]
@@ -188,7 +189,7 @@ def _percent_chunks(template: str, values: Any) -> Iterator[str]:
         if kind == "%":
             yield template[at - 1 : at]
             continue
-        value = values[key] if key is not None else values[used] if isinstance(values, tuple) else values
+        value = fields[key] if key is not None else values[used] if isinstance(values, tuple) else values
         used += 1
         if kind == "s" and not how:
             yield printed(value)

@@ -24,10 +24,10 @@ class TracedMarkup(TracedText):
     def __str__(self) -> str:
         return TracedText(str.__str__(self), self.runs)
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: Any) -> Any:
         return super().__add__(escape(other)) if isinstance(other, str) else NotImplemented
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: Any) -> Any:
         return super().__radd__(escape(other)) if isinstance(other, str) else NotImplemented
 
     def join(self, texts: Iterable[Any], /) -> Self:

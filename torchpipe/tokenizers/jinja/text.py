@@ -293,27 +293,19 @@ class TracedText(str):
     def translate(self, table: Any, /) -> Self:
         return self.spelled({i: character.translate(table) for i, character in enumerate(str.__iter__(self))})
 
-    # --- formatting, where the text is the format (see formatting.py, which builds on this file)
+    # --- formatting, where the text is the format
 
     def __mod__(self, values: Any) -> TracedText:
-        from torchpipe.tokenizers.jinja.formatting import percent
-
-        return percent(self, values)
+        return _formatting().percent(self, values)
 
     def __rmod__(self, template: str) -> TracedText:
-        from torchpipe.tokenizers.jinja.formatting import percent
-
-        return percent(template, self) if isinstance(template, str) else NotImplemented
+        return _formatting().percent(template, self) if isinstance(template, str) else NotImplemented
 
     def format(self, *args: Any, **kwargs: Any) -> TracedText:
-        from torchpipe.tokenizers.jinja.formatting import braces
-
-        return braces(self, args, kwargs)
+        return _formatting().braces(self, args, kwargs)
 
     def format_map(self, mapping: Any, /) -> TracedText:
-        from torchpipe.tokenizers.jinja.formatting import braces
-
-        return braces(self, (), mapping)
+        return _formatting().braces(self, (), mapping)
 
     def __format__(self, spec: str) -> str:
         text = str.__format__(self, spec)
@@ -328,6 +320,12 @@ def _made(kind: type[Text], text: str, runs: tuple[Run, ...]) -> Text:
     made = _plain(kind, text)
     made.runs = runs
     return made
+
+
+def _formatting() -> Any:
+    from torchpipe.tokenizers.jinja import formatting  # which builds on this file
+
+    return formatting
 
 
 def runs_of(text: str) -> tuple[Run, ...]:

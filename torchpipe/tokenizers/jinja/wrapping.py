@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Run, Source
+from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source
 from torchpipe.tokenizers.jinja.text import TracedText
 
 # Names of the message format. They are the format's words and stay plain, except within a call's arguments, where
