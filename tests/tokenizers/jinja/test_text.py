@@ -87,6 +87,9 @@ OPERATIONS: dict[str, Callable[[Draw], Any]] = {
     "test": lambda d: (d.text() in d.text(), d.text() == d.text(), d.text().startswith(d.text()), len(d.text())),
     "find": lambda d: (d.text().find(d.text()), d.text().count(d.text()), hash(d.text()), d.text() < d.text()),
     "bad sum": lambda d: d.text() + d.any(1, None, []),
+    "bad sum left": lambda d: d.any(1, None, []) + d.text(),
+    "bad product": lambda d: d.text() * d.any(1.5, None),
+    "bad join": lambda d: d.text().join([d.text(), d.any(1, None)]),
 }
 
 

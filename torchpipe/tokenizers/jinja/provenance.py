@@ -148,3 +148,28 @@ def merged_origin(runs: Iterable[Run], length: int) -> tuple[Run, ...]:
         if source is not UNKNOWN:
             return (Run(length, source, min(r.start for r in origins), max(r.stop for r in origins), False),)
     return (Run(length, UNKNOWN, 0, 0, False),) if sources else (template_run(length),)
+
+
+def recased_runs(
+    runs: tuple[Run, ...], old: str, new: str, recase: Callable[[str], str] | None = None
+) -> tuple[Run, ...]:
+    """The runs of a text in other letters. What stayed the same is still exact.
+
+    Args:
+        runs: of the text as it was.
+        old, new: the text before and after. Cases never shorten a text, so equal lengths say that every character
+            stands where it stood.
+        recase: says how long a part of the text becomes, for texts that grow; without it their characters are lost.
+    """
+    kept: list[Run] = []
+    aligned = len(old) == len(new)
+    at = to = 0
+    for run in runs:
+        part = old[at : at + run.length]
+        length = run.length if aligned else len(recase(part)) if recase else 0
+        if run.source is TEMPLATE:
+            append_run(kept, template_run(length))
+        else:
+            append_run(kept, run if new[to : to + length] == part else run._replace(length=length, exact=False))
+        at, to = at + run.length, to + length
+    return tuple(kept) if to == len(new) else merged_origin(runs, len(new))

@@ -3,8 +3,6 @@
 >>> from torchpipe.tokenizers.jinja.provenance import Source
 >>> hello = TracedText.of(Source(0, ("content",), " Hello "))
 >>> text = "<user>" + hello.strip() + "</user>"
->>> text
-'<user>Hello</user>'
 >>> [(run.length, run.source and run.source.path, run.start, run.stop) for run in text.runs]
 [(6, None, 0, 0), (5, ('content',), 1, 6), (7, None, 0, 0)]
 
@@ -28,6 +26,7 @@ from torchpipe.tokenizers.jinja.provenance import (
     make_run,
     merged_origin,
     part_of,
+    recased_runs,
     template_run,
 )
 
@@ -100,19 +99,17 @@ class TracedText(str):
     # --- concatenation
 
     def __add__(self, other: Any) -> Any:
-        if not isinstance(other, str):  # another type's own sum, or what a plain string says to it
-            reflected = getattr(type(other), "__radd__", None)
-            result = NotImplemented if reflected is None else reflected(other, self)
-            return str.__add__(self, other) if result is NotImplemented else result
+        if not isinstance(other, str):
+            return str.__str__(self) + other  # what a plain string says to it
         return _made(type(self), str.__add__(self, other), chained(self.runs, runs_of(other)))
 
     def __radd__(self, other: Any) -> Any:
         if not isinstance(other, str):
-            return NotImplemented
+            return other + str.__str__(self)
         return _made(type(self), str.__add__(other, self), chained(runs_of(other), self.runs))
 
     def __mul__(self, count: SupportsIndex) -> Self:
-        str.__mul__(self[:1], count)  # refuses what a plain string refuses
+        str.__str__(self[:1]) * count  # refuses what a plain string refuses
         return joined([self] * count.__index__(), type(self))
 
     def __rmul__(self, count: SupportsIndex) -> Self:
@@ -250,20 +247,8 @@ class TracedText(str):
         return type(self)("".join(texts), tuple(runs))
 
     def recased(self, text: str, recase: Callable[[str], str] | None = None) -> Self:
-        """The text in other letters: ``text`` is the whole, ``recase`` gives the length of a part of it.
-
-        Cases never shorten a text, so equal lengths say that characters stand where they stood.
-        """
-        runs: list[Run] = []
-        aligned = len(text) == len(self)
-        at = to = 0
-        for run in self.runs:
-            old = str.__getitem__(self, slice(at, at + run.length))
-            length = run.length if aligned else len(recase(old)) if recase else 0
-            new = text[to : to + length]
-            append_run(runs, run if new == old or run.source is TEMPLATE else run._replace(length=length, exact=False))
-            at, to = at + run.length, to + length
-        return type(self)(text, tuple(runs)) if to == len(text) else self.remade(text)
+        """The text in other letters: ``text`` is the whole, ``recase`` gives the length of a part of it."""
+        return _made(type(self), text, recased_runs(self.runs, str.__str__(self), text, recase))
 
     def upper(self) -> Self:
         return self.recased(str.upper(self), str.upper)
