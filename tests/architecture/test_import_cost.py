@@ -16,6 +16,8 @@ HEAVY = (
     "ray",
     "rich",
     "pyarrow",
+    "jinja2",
+    "markupsafe",
 )
 
 
@@ -26,6 +28,7 @@ HEAVY = (
         "torchpipe.data",
         "torchpipe.config",
         "torchpipe.tokenizers",
+        "torchpipe.tokenizers.jinja",
         "torchpipe.datasets",
         "torchpipe.models",
         "torchpipe.vision",

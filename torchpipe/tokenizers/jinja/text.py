@@ -109,7 +109,7 @@ class TracedText(str):
         return _made(type(self), str.__add__(other, self), chained(runs_of(other), self.runs))
 
     def __mul__(self, count: SupportsIndex) -> Self:
-        str.__str__(self[:1]) * count  # refuses what a plain string refuses
+        _ = str.__str__(self[:1]) * count  # refuses what a plain string refuses
         return joined([self] * count.__index__(), type(self))
 
     def __rmul__(self, count: SupportsIndex) -> Self:
