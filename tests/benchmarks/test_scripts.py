@@ -52,3 +52,14 @@ def test_every_collater_is_timed(repository: Path):
 
 def test_explaining_a_pack_is_timed_beside_the_imports(repository: Path):
     assert all(run(repository, "explain_time.py", what)["seconds"] > 0 for what in ("explain", "imports"))
+
+
+def test_a_traced_render_is_timed_over_a_plain_one(repository: Path, tmp_path: Path):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "refuses.jinja").write_text("{{ raise_exception('No.') }}", encoding="utf-8")
+    (tmp_path / "templates" / "prints.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    row = {"id": "a", "messages": [{"role": "user", "content": "Hi"}], "tools": None, "add_generation_prompt": False}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    measured = run(repository, "chat_templates.py", tmp_path / "templates", tmp_path / "rows.jsonl")
+    assert measured["templates"] == 1
+    assert measured["median"] > 0

@@ -33,6 +33,9 @@ TOO_LONG = {
     "str.ljust": "{{ 'a'.ljust(1000000000) }}",
     "str.zfill": "{{ 'a'.zfill(1000000000) }}",
     "str.expandtabs": "{{ '\t'.expandtabs(1000000000) }}",
+    "list of characters": "{{ ('x' * 900000) | list }}",
+    "split": "{{ ('x ' * 400000).split(' ') }}",
+    "splitlines": "{{ ('\n' * 900000).splitlines() }}",
     "many fields": "{{ ('{0}' * 100000).format('x' * 100000) }}",
     "many conversions": "{{ ('%(a)s' * 100000) % {'a': 'x' * 100000} }}",
 }
@@ -128,6 +131,14 @@ def test_a_range_beyond_the_limit_is_refused() -> None:
 
 def test_a_macro_without_end_is_refused() -> None:
     refusals("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "{% if 1 %}" * 500 + "{% endif %}" * 500]
+)
+def test_a_template_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(TokenizerError, match="^deep: its expressions are nested too deeply"):
+        ChatTemplate(text, name="deep")
 
 
 @pytest.mark.parametrize("expression", ESCAPES)

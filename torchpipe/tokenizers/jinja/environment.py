@@ -48,6 +48,10 @@ _PLAIN_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")
 # Methods that put their arguments into the text: a literal they are called on must not lose those arguments' origin.
 _INSERTING_METHODS = frozenset({"join", "replace", "format", "format_map", "center", "ljust", "rjust", "translate"})
 
+# Methods whose many small results take more room than the text: not worth a look on texts of common length.
+_SPLITTING_METHODS = frozenset({"split", "rsplit", "splitlines"})
+_FEW_CHARACTERS = 100_000
+
 
 class ChatEnvironment(ImmutableSandboxedEnvironment):
     """The plain environment. Immutable once made, and shared by all threads.
@@ -133,7 +137,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
     def _method_of_text(self, text: str, name: str) -> Any:
         """``text.name``: what is harmless at once, what makes long texts within limits, the rest by jinja's checks."""
-        if name in _PLAIN_METHODS:
+        if name in _PLAIN_METHODS or (name in _SPLITTING_METHODS and len(text) < _FEW_CHARACTERS):
             return builtins.getattr(text, name)
         if name not in GROWING_METHODS:
             return super().getattr(text, name)

@@ -57,7 +57,12 @@ def plain_filters(limits: Limits) -> dict[str, Filter]:
         check_percent(limits, str(value), kwargs or args)
         return do_format(value, *args, **kwargs)
 
-    filters |= {"join": join, "replace": replace, "format": formatted}
+    def listed(value: Iterable[Any]) -> list[Any]:
+        if isinstance(value, str):
+            limits.check_size(50 * len(value))  # a string of one character takes that much room
+        return list(value)
+
+    filters |= {"list": listed, "join": join, "replace": replace, "format": formatted}
     return filters | {name: _with_checked_widths(filters[name], limits) for name in _WITH_WIDTHS}
 
 

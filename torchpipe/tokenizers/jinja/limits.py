@@ -80,6 +80,12 @@ def _longest(values: Iterable[Any]) -> int:
     return max((len(value) if isinstance(value, (str, list, tuple, dict)) else 32 for value in values), default=0)
 
 
+def _parts(text: str, sep: str | None = None, maxsplit: int = -1) -> int:
+    """Room for the parts of a text: each takes as much as some fifty characters."""
+    parts = text.count(sep) if sep else len(text) // 16
+    return 50 * (min(parts, maxsplit) if maxsplit >= 0 else parts)
+
+
 # How large the result of a text's method can get, for those that can get larger than their receiver.
 _SIZES: dict[str, Callable[..., int]] = {
     "center": lambda text, width, fillchar=" ": width,
@@ -90,6 +96,9 @@ _SIZES: dict[str, Callable[..., int]] = {
     "replace": lambda text, old, new, count=-1: len(text) + text.count(old) * len(new),
     "translate": lambda text, table: len(text) * max(_longest(table.values()), 1),
     "join": lambda text, items: len(text) * len(items) + sum(map(len, items)),
+    "split": _parts,
+    "rsplit": _parts,
+    "splitlines": lambda text, keepends=False: _parts(text, "\n"),
     "format": lambda text, *args, **kwargs: len(text) + text.count("{") * _longest([*args, *kwargs.values()]),
     "format_map": lambda text, mapping: len(text) + text.count("{") * _longest(mapping.values()),
 }

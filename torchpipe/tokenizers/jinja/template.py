@@ -123,6 +123,8 @@ class ChatTemplate:
             return environment.from_string(tree)
         except TemplateSyntaxError as error:
             raise TokenizerError(f"{self.name}, line {error.lineno}: no valid jinja. {error.message}") from error
+        except (RecursionError, MemoryError, SyntaxError) as error:
+            raise TokenizerError(f"{self.name}: its expressions are nested too deeply to be compiled.") from error
 
     def _rendered(
         self,
