@@ -117,7 +117,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """``obj.attribute``. For dicts and texts this goes without the exception that jinja raises and catches."""
-        if isinstance(obj, dict) and attribute not in _names_of(type(obj)):
+        is_item = attribute not in _DICT_NAMES if type(obj) is dict else _is_item(obj, attribute)
+        if is_item:
             try:
                 return obj[attribute]
             except LookupError:
@@ -212,6 +213,7 @@ class _CodeGenerator(CodeGenerator):
     def write_commons(self) -> None:
         super().write_commons()
         self.writeline("tick = environment.state().tick")
+        self.writeline("added = environment.added")
 
     def enter_frame(self, frame: Frame) -> None:
         super().enter_frame(frame)
@@ -221,7 +223,7 @@ class _CodeGenerator(CodeGenerator):
         if isinstance(node.left, nodes.Const) or isinstance(node.right, nodes.Const):
             super().visit_Add(node, frame)  # grows no faster than the template is long
             return
-        self.write("environment.added(")
+        self.write("added(")
         self.visit(node.left, frame)
         self.write(", ")
         self.visit(node.right, frame)
@@ -294,6 +296,14 @@ class _EscapeFormatter(_LimitedFields, SandboxedEscapeFormatter):
 @cache
 def _names_of(kind: type) -> frozenset[str]:
     return frozenset(dir(kind))
+
+
+_DICT_NAMES = _names_of(dict)
+
+
+def _is_item(obj: Any, name: str) -> bool:
+    """Whether ``obj.name`` can only mean an item of a dict."""
+    return isinstance(obj, dict) and name not in _names_of(type(obj))
 
 
 def _refuse_underscore(name: Any) -> None:

@@ -31,7 +31,7 @@ _HANDING_ON = frozenset(
     )
 )
 # Filters that turn what they are given into text first.
-_OF_TEXT = ("capitalize", "center", "lower", "trim", "upper")
+_OF_TEXT = ("capitalize", "center", "lower", "upper")
 
 
 def plain_filters(limits: Limits) -> dict[str, Filter]:
@@ -102,6 +102,7 @@ def traced_filters(limits: Limits) -> dict[str, Filter]:
         "indent": _with_checked_widths(_indent, limits),
         "tojson": _with_checked_widths(to_json, limits),
         "title": _title,
+        "trim": _trim,
         "string": lambda value: value if isinstance(value, str) else printed(value),
         "safe": as_markup,
         "e": escape,
@@ -173,3 +174,7 @@ def _title(value: Any) -> str:
     text = value if isinstance(value, str) else printed(value)
     plain = do_title(str.__str__(text))
     return text.recased(plain) if isinstance(text, TracedText) else plain
+
+
+def _trim(value: Any, chars: str | None = None) -> str:
+    return (value if isinstance(value, str) else printed(value)).strip(chars)
