@@ -175,6 +175,26 @@ def test_a_filter_that_follows_no_characters_loses_them_visibly(filter: str) -> 
     assert UNKNOWN in [run.source for run in text.runs]
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'abc'.translate({97: messages[1].content})",
+        "messages[1].content.translate({})",
+        "messages[1].content.encode()",
+        "messages[1].items()",
+        "namespace(a=messages[1].content)",
+        "('%s' | safe) % messages[1].content",
+        "('{}' | safe).format(messages[1].content)",
+        "messages[1].content.format()",
+    ],
+)
+def test_an_operation_that_follows_no_characters_loses_them_visibly(expression: str) -> None:
+    template = ChatTemplate("<{{ " + expression + " }}>")
+    text = template.render_traced(CONVERSATION)
+    assert text == template.render(CONVERSATION)
+    assert [run.source for run in text.runs] == [TEMPLATE, UNKNOWN, TEMPLATE]
+
+
 def test_each_part_of_a_conversation_has_its_source() -> None:
     tools = [{"type": "function", "function": {"name": "g"}}]
     template = ChatTemplate(

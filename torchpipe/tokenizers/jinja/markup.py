@@ -59,6 +59,9 @@ class TracedMarkup(TracedText):
     def format_map(self, mapping: Mapping[str, Any], /) -> TracedText:
         return as_markup(lost(self._plain().format_map(mapping)))
 
+    def translate(self, table: Any, /) -> TracedText:
+        return as_markup(super().translate(table))
+
     def unescape(self) -> TracedText:
         return lost(self._plain().unescape())
 

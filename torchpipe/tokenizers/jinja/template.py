@@ -160,4 +160,4 @@ def _sentence(error: Exception, template: Template) -> str:
             line = template.get_corresponding_lineno(traceback.tb_lineno)
         traceback = traceback.tb_next
     what = str(error) if isinstance(error, UndefinedError) else f"{type(error).__name__}: {error}"
-    return f"it fails in line {line}: {_TRACED_NAME.sub('str', what)}."
+    return f"it fails in line {line}: {_TRACED_NAME.sub('str', what).rstrip('.')}."

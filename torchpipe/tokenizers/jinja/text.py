@@ -275,8 +275,8 @@ class TracedText(str):
         tabs = [i for i, character in enumerate(str.__iter__(self)) if character == "\t"]
         return self.spelled({i: " " * (width(i + 1) - width(i)) for i in tabs})
 
-    def translate(self, table: Any, /) -> Self:
-        return self.spelled({i: character.translate(table) for i, character in enumerate(str.__iter__(self))})
+    def translate(self, table: Any, /) -> TracedText:
+        return _formatting().lost(str.translate(self, table))  # the table's texts may come from anywhere
 
     # --- formatting, where the text is the format
 
