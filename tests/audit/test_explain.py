@@ -303,9 +303,9 @@ def test_tokens_of_pictures_are_media_of_their_part(llama3_tokenizer_file: Path)
     found = explain(dataset)
     (document,) = found.rows[0].documents
     media = [(token.piece.text, token.message, token.part) for token in document.tokens if token.kind == "media"]
-    assert media == [("<|image|>", 0, 0), ("<|image|>", 0, 1)]
-    assert {token.part for token in document.tokens if token.kind == "content" and token.message == 0} == {2}
-    assert "message 0 (user), media (part 1): message masked" in found.to_text()
+    assert media == [("<|image|>", 0, "content[0]"), ("<|image|>", 0, "content[1]")]
+    assert {token.part for token in document.tokens if token.kind == "content" and token.message == 0} == {"content[2]"}
+    assert "message 0 (user), media (content[1]): message masked" in found.to_text()
     assert document.notes == ()
 
 
@@ -315,7 +315,7 @@ def test_a_picture_in_a_trained_message_says_why_it_is_not(llama3_tokenizer_file
     transform = Llama3VisionTransform(str(llama3_tokenizer_file), tile_size=28, patch_size=14)
     source: Any = [{"messages": chat}]
     dataset = SFTDataset(source=source, message_transform=dict, model_transform=transform)  # pyright: ignore
-    assert "message 0 (user), media (part 0): stands for an image" in explain(dataset).to_text()
+    assert "message 0 (user), media (content[0]): stands for an image" in explain(dataset).to_text()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torchpipe.data.trace import CUT_END, Origin, TokenTrace
 RUNS = [
     (Origin("document_start", -1, False, "starts the document"), 1),
     (Origin("header", 0, False, "message masked"), 3),
-    (Origin("content", 1, True, "message trained", 0), 2),
+    (Origin("content", 1, True, "message trained", "content"), 2),
     (Origin("turn_end", 1, True, "message trained"), 1),
 ]
 
@@ -17,13 +17,19 @@ def test_runs_are_spread_over_their_tokens() -> None:
     trace = TokenTrace.from_runs(RUNS)
     assert len(trace) == 7
     assert [origin.kind for origin in trace] == ["document_start"] + ["header"] * 3 + ["content"] * 2 + ["turn_end"]
-    assert trace[5] == Origin("content", 1, True, "message trained", 0)
+    assert trace[5] == Origin("content", 1, True, "message trained", "content")
     assert trace.trained.tolist() == [False] * 4 + [True] * 3
 
 
-def test_an_origin_is_twelve_bytes() -> None:
+def test_an_origin_is_nineteen_bytes() -> None:
     trace = TokenTrace.from_runs(RUNS)
-    assert sum(column.itemsize for column in (trace.kind, trace.message, trace.trained, trace.reason, trace.part)) == 12
+    columns = (trace.kind, trace.message, trace.trained, trace.reason, trace.part, trace.proof, trace.start, trace.stop)
+    assert sum(column.itemsize for column in columns) == 19
+
+
+def test_characters_and_proofs_are_kept_apart() -> None:
+    origins = [Origin("content", 1, True, "sampled", "content", "causal", 4, 9), Origin("footer", 1, True, "sampled")]
+    assert list(TokenTrace.from_runs([(origin, 1) for origin in origins])) == origins
 
 
 def test_a_run_without_tokens_leaves_nothing() -> None:

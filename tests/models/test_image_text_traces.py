@@ -60,14 +60,14 @@ def test_a_trace_is_that_of_the_sample_wherever_it_is_cut(
 
 def test_every_token_of_an_image_is_media_of_its_part(transform: Any) -> None:
     tokens, _, trace = transform.tokenize_messages(CHAT, trace=True)
-    media: dict[tuple[int, int], list[int]] = {}
+    media: dict[tuple[int, str], list[int]] = {}
     for token, origin in zip(tokens, trace, strict=True):
         if origin.kind == "media":
             media.setdefault((origin.message, origin.part), []).append(token)
         assert origin.trained is False or origin.kind != "media"
-    assert sorted(media) == [(0, 0), (0, 2), (0, 3), (2, 2)]
+    assert sorted(media) == [(0, "content[0]"), (0, "content[2]"), (0, "content[3]"), (2, "content[2]")]
     for (message, part), written in media.items():
-        alone = [Message("user", [CHAT[message].content[part]])]
+        alone = [Message("user", [CHAT[message].content[int(part[8:-1])]])]
         assert transform.tokenize_message(alone[0], False, False) == written
     reasons = {(origin.message, origin.reason) for origin in trace if origin.kind == "media"}
     assert reasons == {(0, "message masked"), (2, "stands for an image")}
@@ -76,8 +76,8 @@ def test_every_token_of_an_image_is_media_of_its_part(transform: Any) -> None:
 def test_a_text_has_its_part_unless_another_text_stands_beside_it(transform: Any) -> None:
     _, _, trace = transform.tokenize_messages(CHAT, trace=True)
     content = {(origin.message, origin.part) for origin in trace if origin.kind == "content"}
-    assert content == {(0, 1), (1, 0), (2, -1), (3, 0)}
-    assert {origin.part for origin in trace if origin.kind not in ("content", "media")} == {-1}
+    assert content == {(0, "content[1]"), (1, "content"), (2, "content"), (3, "content")}
+    assert {origin.part for origin in trace if origin.kind not in ("content", "media")} == {""}
 
 
 def test_a_conversation_is_its_messages_between_its_start_and_end(transform: Any) -> None:

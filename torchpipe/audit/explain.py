@@ -191,11 +191,14 @@ def _with_provenance(document: DocumentView, origin: Origin) -> DocumentView:
     explained = []
     differ = 0
     for place, token in enumerate(document.tokens):
-        kind, message, asked_for, reason, part = trace[document.start + place]
+        told = trace[document.start + place]
+        asked_for, reason = told.trained, told.reason
         if asked_for != token.trained:
             reason = _why_not_as_traced(document, place, asked_for)
             differ += place > 0
-        explained.append(replace(token, kind=kind, message=message, part=part, reason=reason))
+        explained.append(
+            replace(token, kind=told.kind, message=told.message, part=told.part, proof=told.proof, reason=reason)
+        )
     notes = (f"the labels of {differ} tokens are not those that the mask asks for",) if differ else ()
     return replace(
         document,

@@ -129,7 +129,7 @@ def run_words(document: DocumentView, token: TokenView) -> str:
         kind = (token.kind or "").replace("_", " ")
         if token.reason is not None and token.reason.startswith(kind):  # "header (mask_policy sampled)"
             return f"{speaker}, {visible(token.reason, spaces=False)}"
-        parts.append(f"{speaker}, {kind} (part {token.part})" if token.kind == "media" else f"{speaker}, {kind}")
+        parts.append(f"{speaker}, {kind} ({token.part})" if token.kind == "media" else f"{speaker}, {kind}")
     if token.reason is not None and not (token.trained and token.reason == "message trained"):
         parts.append(visible(token.reason, spaces=False))
     return ": ".join(parts)

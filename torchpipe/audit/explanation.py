@@ -28,7 +28,7 @@ class TokenView:
         label: what this position is to predict; -100 for nothing.
         trained: whether the position before has this token as its label, so that the loss sees it.
         position: its ``input_pos``, or its place where the sample has none.
-        kind, message, part: see :class:`~torchpipe.data.trace.Origin`; None where the tokenizer gave no trace.
+        kind, message, part, proof: see :class:`~torchpipe.data.trace.Origin`; None where the tokenizer gave no trace.
         reason: why it is or is not trained; None where that isn't known.
     """
 
@@ -40,7 +40,8 @@ class TokenView:
     kind: str | None
     message: int | None
     reason: str | None
-    part: int | None = None
+    part: str | None = None
+    proof: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         self.transform = SFTTransform(message_transform, model_transform)
         self.name = describe_source(source, load_dataset_kwargs)
         rows = load_rows(source, **load_dataset_kwargs)
+        _refuse_other_than_one(model_transform)
         self.rows = rows
         if filter_fn is not None:
             keep = resolve(filter_fn) if isinstance(filter_fn, str) else filter_fn
@@ -79,6 +80,15 @@ class SFTDataset(Dataset[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
+
+
+def _refuse_other_than_one(model_transform: Any) -> None:
+    """Refuses a tokenizer that makes none or several samples of a row: here, row k is sample k."""
+    if not getattr(model_transform, "one_sample_a_row", True):
+        raise ConfigError(
+            f"The tokenizer has on_unproved={model_transform.on_unproved!r}, which makes none or several samples of a "
+            "row, and this data set has one for each. Use 'refuse' or 'common_prefix', or filter the rows before."
+        )
 
 
 # What only makes a filter of Hugging Face faster, or shows its progress; our own loop does without.

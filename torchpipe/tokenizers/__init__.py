@@ -1,5 +1,8 @@
 """Text and conversations to token ids: back ends, chat formats, and the tokenizer class over both."""
 
+from typing import TYPE_CHECKING
+
+from torchpipe._reexport import lazily
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
@@ -17,6 +20,10 @@ from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tekken import TekkenBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
+if TYPE_CHECKING:
+    from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer, TokenizedConversation
+    from torchpipe.tokenizers.hf_model_tokenizer import HuggingFaceModelTokenizer
+
 __all__ = [
     "FAMILIES",
     "GPT2_PATTERN",
@@ -25,11 +32,13 @@ __all__ = [
     "ByteLevelBackend",
     "ChatFormat",
     "ChatFormatTokenizer",
+    "ChatTemplateTokenizer",
     "Control",
     "ControlMatcher",
     "FamilyTokenizer",
     "HuggingFaceBackend",
     "HuggingFaceFiles",
+    "HuggingFaceModelTokenizer",
     "MaskPolicy",
     "PieceEncoder",
     "PromptTemplateLike",
@@ -38,9 +47,20 @@ __all__ = [
     "TekkenBackend",
     "TikTokenBackend",
     "TokenFlags",
+    "TokenizedConversation",
     "encode_pieces",
     "load_backend",
     "open_backend",
     "read_hf_files",
     "read_special_tokens",
 ]
+
+# Only those who use chat templates pay for loading jinja2.
+__getattr__ = lazily(
+    __name__,
+    {
+        "ChatTemplateTokenizer": "torchpipe.tokenizers.chat_template",
+        "HuggingFaceModelTokenizer": "torchpipe.tokenizers.hf_model_tokenizer",
+        "TokenizedConversation": "torchpipe.tokenizers.chat_template",
+    },
+)

@@ -35,7 +35,7 @@ def _runs(
     parts = [_parts(message) for message in messages]
     for segment in segments:
         writes_parts = segment.kind in (Kind.CONTENT, Kind.MEDIA)
-        part = next(parts[segment.message], -1) if writes_parts else -1
+        part = next(parts[segment.message], "") if writes_parts else ""
         stop = start + len(segment.token_ids)
         message = messages[segment.message] if segment.message >= 0 else None
         for masked, run in groupby(mask[start:stop]):
@@ -44,11 +44,12 @@ def _runs(
         start = stop
 
 
-def _parts(message: Message) -> Iterator[int]:
-    """The part that each segment of a message's content writes: an image, or a run of texts, which is -1 if several."""
+def _parts(message: Message) -> Iterator[str]:
+    """The part that each segment of a message's content writes: an image, or a run of texts."""
     for is_image, run in groupby(enumerate(message.content), key=lambda place: place[1]["type"] == "image"):
         places = [index for index, _ in run]
-        yield from places if is_image or len(places) == 1 else [-1]
+        alone = (is_image or len(places) == 1) and len(message.content) > 1
+        yield from [f"content[{index}]" for index in places] if alone else ["content"]
 
 
 def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:

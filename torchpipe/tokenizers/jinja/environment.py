@@ -39,6 +39,7 @@ from torchpipe.tokenizers.jinja.limits import (
     check_product,
 )
 from torchpipe.tokenizers.jinja.markup import TracedMarkup, as_markup, escape
+from torchpipe.tokenizers.jinja.syntax import MARKING_FILTERS
 from torchpipe.tokenizers.jinja.text import TracedText, joined
 
 STATE: ContextVar[RenderState] = ContextVar("the render that is going on")
@@ -170,7 +171,7 @@ class TracedEnvironment(ChatEnvironment):
 
     def __init__(self, limits: Limits, loop_context: type[LoopContext] = LoopContext) -> None:
         super().__init__(limits)
-        self.filters = traced_filters(limits)
+        self.filters = traced_filters(limits) | MARKING_FILTERS
         self.runtime = {
             "LoopContext": loop_context,
             "Markup": as_markup,

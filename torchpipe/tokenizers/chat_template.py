@@ -1,0 +1,344 @@
+"""A model tokenizer that writes conversations with any Hugging Face chat template, and proves its loss mask."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, overload
+
+from torchpipe.data.messages import Message
+from torchpipe.data.sequences import truncate
+from torchpipe.data.trace import TokenTrace
+from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.backend_files import load_backend
+from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
+from torchpipe.tokenizers.hf_files import read_hf_files
+from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, RenderedSample, samples_of
+from torchpipe.tokenizers.jinja.provable import ProvableTemplate
+from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.row import Row
+from torchpipe.tokenizers.jinja.stop_probes import probed_stops
+from torchpipe.tokenizers.jinja.token_masks import mask_of, message_ranges, sampled_ranges
+from torchpipe.tokenizers.jinja.token_trace import trace_of
+from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
+from torchpipe.tokenizers.pieces import Piece, PieceEncoder
+from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.tokenizers.template_files import as_template, files_arguments, template_text
+from torchpipe.tokenizers.vocabulary import Vocabulary
+
+
+class TokenizedConversation(NamedTuple):
+    """One sample of a conversation.
+
+    ``tokens`` and ``mask`` are of equal length, True in the mask = not trained. ``num_unproved`` counts the trained
+    turns of which it isn't proved what the model would sample, ``num_cut`` the tokens that truncation left out.
+    ``trace`` is None unless it was asked for.
+    """
+
+    tokens: list[int]
+    mask: list[bool]
+    num_unproved: int = 0
+    trace: TokenTrace | None = None
+    num_cut: int = 0
+
+
+class ChatTemplateTokenizer(Vocabulary):
+    """A :class:`~torchpipe.data.protocols.ModelTokenizer` and a model transform, for any chat template.
+
+    The ids are those that a server would feed and sample: text is cut at the end of each prompt and at the control
+    tokens that the template itself wrote, nowhere else; what a row's text spells stays text.
+
+    Args:
+        backend: ordinary text to ids.
+        chat_template: the template.
+        tool_template: the template of conversations with tools, where that is another one.
+        special_tokens: ids of the control tokens by text; those of the back end's file need not be named.
+        allowed_special: control tokens that a row's own text may spell.
+        token_flags: control tokens that take white space beside them, by text.
+        bos_token, eos_token, pad_token: texts of the control tokens that the template and batches ask for.
+        stop_tokens: further control tokens at which sampling stops, by text.
+        max_seq_len: the most tokens a sample may have; longer ones are cut. None: no limit.
+        truncation_type: the side that is cut.
+        template_kwargs: further names that the template reads. Those that end in ``_token`` may be control tokens, the
+            others are text.
+        mask_policy: "sampled" trains what the model would sample; "message" trains all of a trained message.
+        on_unproved: see :data:`~torchpipe.tokenizers.jinja.conversation.OnUnproved`.
+        max_exact_turns: the most turns of a row whose prompts are rendered one by one to be compared; None: no limit.
+
+    Raises:
+        TokenizerError: the template has a syntax error, or two control tokens share an id.
+        ConfigError: another argument is not possible.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        chat_template: str | ProvableTemplate,
+        *,
+        tool_template: str | ProvableTemplate | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        allowed_special: Collection[str] = (),
+        token_flags: Mapping[str, TokenFlags] | None = None,
+        bos_token: str | None = None,
+        eos_token: str | None = None,
+        pad_token: str | None = None,
+        stop_tokens: Collection[str] = (),
+        max_seq_len: int | None = None,
+        truncation_type: Literal["left", "right"] = "right",
+        template_kwargs: Mapping[str, Any] | None = None,
+        mask_policy: MaskPolicy = "sampled",
+        on_unproved: OnUnproved = "refuse",
+        max_exact_turns: int | None = None,
+    ) -> None:
+        _check_choices(max_seq_len, truncation_type=truncation_type, mask_policy=mask_policy, on_unproved=on_unproved)
+        super().__init__(backend, {**backend.control_tokens, **(special_tokens or {})})
+        self.chat_template = as_template(chat_template)
+        self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)
+        self.max_seq_len = max_seq_len
+        self.truncation_type: Literal["left", "right"] = truncation_type
+        self.template_kwargs = dict(template_kwargs or {})
+        self.mask_policy: MaskPolicy = mask_policy
+        self.on_unproved: OnUnproved = on_unproved
+        self.max_exact_turns = max_exact_turns
+        named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
+        self._named = {name: text for name, text in named.items() if text is not None}
+        self.bos_id = self._id_of("bos_token", bos_token)
+        self.eos_id = self._id_of("eos_token", eos_token)
+        self.pad_id = self._id_of("pad_token", pad_token)
+        self._encode = PieceEncoder(ControlMatcher(self.special_tokens, allowed_special, token_flags), backend)
+        self._stop_texts = frozenset(stop_tokens) | ({eos_token} if eos_token else set())
+        for text in self._stop_texts:
+            self._id_of("a stop token", text)
+        options = {**self._named, **self.template_kwargs}
+        for template in (self.chat_template, self.tool_template):
+            self._stop_texts |= probed_stops(template, options, self._controls_in)
+        self.stop_tokens = sorted(self.special_tokens[text] for text in self._stop_texts)
+
+    @classmethod
+    def from_files(
+        cls,
+        chat_template: str | Path,
+        *,
+        tokenizer_json: str | Path | None = None,
+        tiktoken_ranks: str | Path | None = None,
+        pattern: str | None = None,
+        tekken: str | Path | None = None,
+        sentencepiece: str | Path | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        allowed_special: Collection[str] = (),
+        normalization: Literal["NFC"] | None = None,
+        tokenizer_config: str | Path | None = None,
+        generation_config: str | Path | None = None,
+        max_seq_len: int | None = None,
+        truncation_type: Literal["left", "right"] = "right",
+        template_kwargs: Mapping[str, Any] | None = None,
+        mask_policy: MaskPolicy = "sampled",
+        on_unproved: OnUnproved = "refuse",
+        max_exact_turns: int | None = None,
+    ) -> "ChatTemplateTokenizer":
+        """A template on the back end of one tokenizer file.
+
+        Args:
+            chat_template: the template's text, or the path of a file that holds it.
+            tokenizer_json, tiktoken_ranks, pattern, tekken, sentencepiece, normalization: the tokenizer file; see
+                :func:`~torchpipe.tokenizers.backend_files.load_backend`.
+            special_tokens: ids of control tokens that the files don't list, by text.
+            tokenizer_config: a ``tokenizer_config.json``: BOS, EOS, PAD and added tokens.
+            generation_config: a ``generation_config.json``: where sampling stops.
+            allowed_special, max_seq_len, truncation_type, template_kwargs, mask_policy, on_unproved, max_exact_turns:
+                those of the class. ``bos_token``, ``eos_token`` and ``pad_token`` among ``template_kwargs`` win over
+                the config's.
+
+        Raises:
+            SourceError: there is no such file.
+            TokenizerError, ConfigError: the files or arguments don't fit together.
+        """
+        hf = read_hf_files(tokenizer_config=tokenizer_config, generation_config=generation_config)
+        listed = {**hf.special_tokens, **(special_tokens or {})}
+        backend = load_backend(
+            tokenizer_json=tokenizer_json,
+            tiktoken_ranks=tiktoken_ranks,
+            pattern=pattern,
+            tekken=tekken,
+            sentencepiece=sentencepiece,
+            special_tokens=listed,
+            normalization=normalization,
+            prefix_scheme=hf.prefix_scheme if sentencepiece is not None and tokenizer_config is not None else None,
+        )
+        return cls(
+            backend,
+            template_text(chat_template),
+            **files_arguments(hf, backend, listed, template_kwargs),
+            allowed_special=allowed_special,
+            max_seq_len=max_seq_len,
+            truncation_type=truncation_type,
+            mask_policy=mask_policy,
+            on_unproved=on_unproved,
+            max_exact_turns=max_exact_turns,
+        )
+
+    @overload
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        trace: Literal[False] = False,
+    ) -> tuple[list[int], list[bool]]: ...
+
+    @overload
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        trace: Literal[True],
+    ) -> tuple[list[int], list[bool], TokenTrace]: ...
+
+    def tokenize_messages(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        trace: bool = False,
+    ) -> tuple[list[int], list[bool]] | tuple[list[int], list[bool], TokenTrace]:
+        """Ids and mask of a conversation, cut to ``max_seq_len``.
+
+        Args:
+            messages: the conversation, as messages or as OpenAI's dicts.
+            tools: the tool schemas, as the template takes them.
+            add_generation_prompt: True ends with what a model goes on from; all is masked then.
+            trace: True adds where each token comes from, and why it is or is not trained.
+
+        Returns:
+            tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
+
+        Raises:
+            DataError: the template refuses the conversation, or a trained turn is not proved and ``on_unproved``
+                refuses it; or the conversation is dropped or split (see :meth:`tokenize_conversation`).
+        """
+        tokens, mask, _, origin, _ = self._one(messages, tools, add_generation_prompt, trace)
+        return (tokens, mask) if origin is None else (tokens, mask, origin)
+
+    def tokenize_conversation(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        trace: bool = False,
+    ) -> list[TokenizedConversation]:
+        """The samples of a conversation: one, or as ``on_unproved`` says none or several.
+
+        Arguments and errors are those of :meth:`tokenize_messages`.
+        """
+        row = Row.of(messages)
+        template = self.tool_template if tools else self.chat_template
+        options = {**self._named, **self.template_kwargs}
+        rendering = template.trace(row.messages, tools, add_generation_prompt, options)
+        if add_generation_prompt or not row.has_assistant:
+            samples = [RenderedSample(rendering=rendering, turns=(), trained=frozenset())]
+            row = row.untrained()
+        else:
+            prover = TurnProver(
+                template,
+                row.messages,
+                tools,
+                options,
+                controls_in=self._controls_in,
+                stop_texts=self._stop_texts,
+                max_exact_turns=self.max_exact_turns,
+            )
+            samples = samples_of(rendering, prover, row.trained_turns, self.on_unproved)
+        return [self._tokenized(sample, row, trace) for sample in samples]
+
+    def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
+        """The sample with ``messages`` (and ``tools``) replaced by ``tokens`` and ``mask``.
+
+        They are lists of equal length; True = not trained. Where tokens had to be cut to ``max_seq_len``,
+        ``num_truncated`` says how many; where turns are not proved, ``num_unproved_turns``.
+        """
+        if "messages" not in sample:
+            raise ColumnError(
+                f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
+                "return them."
+            )
+        rest = {key: value for key, value in sample.items() if key not in ("messages", "tools")}
+        one = self._one(sample["messages"], sample.get("tools"), inference)
+        if one.num_cut:
+            rest["num_truncated"] = one.num_cut
+        if one.num_unproved:
+            rest["num_unproved_turns"] = one.num_unproved
+        return {**rest, "tokens": one.tokens, "mask": one.mask}
+
+    @property
+    def one_sample_a_row(self) -> bool:
+        """Whether each row becomes one sample; with ``on_unproved`` "split" or "drop" it may become several or none."""
+        return self.on_unproved not in ("split", "drop")
+
+    def _one(self, messages: Sequence[Any], tools: Any, prompt: bool, trace: bool = False) -> TokenizedConversation:
+        samples = self.tokenize_conversation(messages, tools, prompt, trace=trace)
+        if len(samples) != 1:
+            became = f"becomes {len(samples)} samples" if samples else "is left out"
+            raise DataError(
+                f"The conversation {became} by on_unproved={self.on_unproved!r}, where one sample is wanted. Use "
+                "tokenize_conversation, or on_unproved 'refuse' or 'common_prefix'."
+            )
+        return samples[0]
+
+    def _tokenized(self, sample: RenderedSample, row: Row, trace: bool) -> TokenizedConversation:
+        rendering = sample.rendering
+        cuts = [turn.start for turn in sample.turns if turn.proved]
+        pieces = self._encode(rendering.text, rendering.template_ranges, cuts)
+        if self.mask_policy == "sampled":
+            trained = sampled_ranges(sample)
+        else:
+            trained = message_ranges(sample, row.unmasked, pieces, bos_id=self.bos_id, eos_id=self.eos_id)
+        mask = mask_of(pieces, trained, rendering.text, self.backend)
+        tokens = [token_id for piece in pieces for token_id in piece.token_ids]
+        origin = self._trace(sample, pieces, mask) if trace else None
+        kept = truncate(tokens, self.max_seq_len, None, self.truncation_type)
+        if origin is not None:
+            origin = origin.truncate(self.max_seq_len, self.truncation_type)
+        return TokenizedConversation(
+            tokens=kept,
+            mask=truncate(mask, self.max_seq_len, None, self.truncation_type),
+            num_unproved=sample.num_unproved,
+            trace=origin,
+            num_cut=len(tokens) - len(kept),
+        )
+
+    def _trace(self, sample: RenderedSample, pieces: list[Piece], mask: list[bool]) -> TokenTrace:
+        return trace_of(
+            sample, pieces, mask, self.backend, policy=self.mask_policy, bos_id=self.bos_id, eos_id=self.eos_id
+        )
+
+    def _controls_in(self, rendering: Rendering) -> list[ControlSpan]:
+        texts = self._control_texts
+        found = self._encode.matcher.find(rendering.text, rendering.template_ranges)
+        return [ControlSpan(start, stop, texts[token_id]) for start, stop, token_id in found]
+
+    def _id_of(self, name: str, text: str | None) -> int | None:
+        if text is None:
+            return None
+        if text not in self.special_tokens:
+            raise ConfigError(
+                f"{name} is {text!r}, which is none of the {len(self.special_tokens)} control tokens. Give its id in "
+                "special_tokens."
+            )
+        return self.special_tokens[text]
+
+
+def _check_choices(max_seq_len: int | None, **choices: str) -> None:
+    if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
+        raise ConfigError(
+            f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit."
+        )
+    allowed = {
+        "truncation_type": ("left", "right"),
+        "mask_policy": get_args(MaskPolicy),
+        "on_unproved": ON_UNPROVED,
+    }
+    for name, value in choices.items():
+        if value not in allowed[name]:
+            raise ConfigError(f"{name} is {value!r}. It can be {' or '.join(map(repr, allowed[name]))}.")

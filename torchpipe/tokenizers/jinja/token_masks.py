@@ -1,0 +1,64 @@
+"""Which tokens of a rendered conversation are trained."""
+
+from collections.abc import Collection, Sequence
+
+from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.jinja.conversation import RenderedSample
+from torchpipe.tokenizers.pieces import Piece, token_ranges
+
+Ranges = list[tuple[int, int]]
+
+
+def sampled_ranges(sample: RenderedSample) -> Ranges:
+    """The characters [start, stop) that the model samples in trained turns, in order."""
+    return [(turn.start, turn.stop) for turn in sample.turns if turn.message in sample.trained]
+
+
+def message_ranges(
+    sample: RenderedSample, trained: Collection[int], pieces: Sequence[Piece], *, bos_id: int | None, eos_id: int | None
+) -> Ranges:
+    """The characters [start, stop) of the text of trained messages, in order, whoever speaks.
+
+    What starts the document is left out, and what ends it where the turn has an end of its own before it.
+    """
+    owners = sample.rendering.owners
+    ends = [start for start, _ in owners[1:]] + [len(sample.rendering.text)]
+    stops = {turn.message: turn.stop for turn in sample.turns}
+    ranges: Ranges = []
+    for (start, owner), end in zip(owners, ends, strict=True):
+        if owner not in trained:
+            continue
+        for piece in pieces:
+            if not (piece.control and start <= piece.start < end):
+                continue
+            (token_id,) = piece.token_ids
+            if token_id == bos_id or (token_id == eos_id and piece.start >= stops.get(owner, end)):
+                ranges.append((start, piece.start))
+                start = piece.stop
+        ranges.append((start, end))
+    return [(start, end) for start, end in ranges if start < end]
+
+
+def mask_of(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:
+    """The mask of all tokens of the pieces; True = not trained.
+
+    A token is trained where all its characters are within one range. A piece is looked into token by token only where
+    a range ends inside it, which no proved turn's does.
+    """
+    mask: list[bool] = []
+    ranges = iter([*trained, (len(text) + 1, len(text) + 1)])
+    start, stop = next(ranges)
+    for piece in pieces:
+        while stop <= piece.start:
+            start, stop = next(ranges)
+        if piece.stop <= start:
+            mask += [True] * len(piece.token_ids)
+        elif start <= piece.start and piece.stop <= stop:
+            mask += [False] * len(piece.token_ids)
+        else:
+            mask += [not _within(part, trained) for part in token_ranges(piece, text, backend)]
+    return mask
+
+
+def _within(part: tuple[int, int], ranges: Ranges) -> bool:
+    return any(start <= part[0] and part[1] <= stop for start, stop in ranges)

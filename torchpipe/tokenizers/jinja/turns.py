@@ -1,0 +1,266 @@
+"""What the model samples in each assistant turn of a rendered conversation, proved or refused.
+
+The reply to ``messages[:k]`` starts where ``render(messages[:k], add_generation_prompt=True)`` ends: that is the text a
+server feeds to the model. Where the template's syntax and its reading of the conversation show what that text is
+(``causal``), the one render is enough; otherwise the prompt is rendered and compared (``exact``). A template that
+rewrites history gives a reply another context later on; the reply can then be trained in a conversation that ends with
+it (``split``).
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+from torchpipe.errors import TorchpipeError
+from torchpipe.tokenizers.jinja.coverage import shown, what_is_lost
+from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
+from torchpipe.tokenizers.jinja.provable import ProvableTemplate
+from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
+
+_TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
+
+Proof = Literal["causal", "exact", "split", "none"]
+
+
+class ControlSpan(NamedTuple):
+    """A control token that stands in the template's own text, in characters [start, stop)."""
+
+    start: int
+    stop: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An assistant turn of a rendered conversation.
+
+    Attributes:
+        message: its index.
+        start, stop: characters [start, stop) of the text are what the model samples. Not proved: from where the
+            rendered turn first differs from the prompt.
+        proof: how it is known; "none" where it isn't.
+        why_not: what the proof failed on, as words; empty for proved turns.
+        option: the template option that follows the row, and its value, with which the prompt was rendered.
+    """
+
+    message: int
+    start: int
+    stop: int
+    proof: Proof
+    why_not: str = ""
+    option: tuple[str, bool] | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is known what the model samples."""
+        return self.proof != "none"
+
+
+class TurnProver:
+    """Finds the turns of one conversation.
+
+    Args:
+        template: the chat template.
+        messages: the conversation as dicts.
+        tools: the tool schemas, as the template takes them.
+        options: further names that the template reads.
+        controls_in: finds the control tokens in the template's own text of a rendering.
+        stop_texts: control tokens at which sampling stops.
+        max_exact_turns: the most turns whose prompts are rendered to be compared; None is no limit.
+    """
+
+    def __init__(
+        self,
+        template: ProvableTemplate,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Any,
+        options: Mapping[str, Any],
+        *,
+        controls_in: Callable[[Rendering], Sequence[ControlSpan]],
+        stop_texts: frozenset[str],
+        max_exact_turns: int | None = None,
+    ) -> None:
+        self._template = template
+        self._messages = messages
+        self._tools = tools
+        self._options = options
+        self._controls_in = controls_in
+        self._stop_texts = stop_texts
+        self._max_exact_turns = max_exact_turns
+        self._exact_turns: set[int] = set()
+        self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
+        self._option_names = template.thinking_options - options.keys()
+
+    def turns_of(self, rendering: Rendering, *, only: int | None = None) -> list[Turn]:
+        """The assistant turns of a rendering of all messages up to some message, in order.
+
+        Args:
+            rendering: the conversation, or its beginning.
+            only: the message whose turn alone is wanted.
+        """
+        controls = self._controls_in(rendering)
+        indices = [index for index in range(len(rendering.sources)) if self._messages[index]["role"] == "assistant"]
+        return [self._turn(rendering, controls, index) for index in indices if only is None or index == only]
+
+    def split_turn(self, message: int) -> tuple[Rendering, Turn] | None:
+        """The conversation that ends with ``message``, and its last turn; None where that proves nothing either."""
+        try:
+            rendering = self._template.trace(self._messages[: message + 1], self._tools, False, self._options)
+        except TorchpipeError:
+            return None  # the template wants more messages than these: the turn has no sample of its own
+        turn = self.turns_of(rendering, only=message)[0]
+        return (rendering, replace(turn, proof="split")) if turn.proved else None
+
+    def _options_to_try(self, index: int) -> list[tuple[str, bool] | None]:
+        """What the row implies comes first, then the template's default, then the other mode of thinking."""
+        implied = has_reasoning(self._messages[index])
+        names = sorted(self._option_names)
+        return [*((name, implied) for name in names), None, *((name, not implied) for name in names)]
+
+    def _turn(self, rendering: Rendering, controls: Sequence[ControlSpan], index: int) -> Turn:
+        """The turn by the first option that proves it; where none does, by the template's default."""
+        by_default: Turn | None = None
+        for option in self._options_to_try(index):
+            turn = self._turn_with(rendering, controls, index, option)
+            if turn.proved:
+                return turn
+            if option is None:
+                by_default = turn
+        assert by_default is not None
+        return by_default
+
+    def _turn_with(
+        self, rendering: Rendering, controls: Sequence[ControlSpan], index: int, option: tuple[str, bool] | None
+    ) -> Turn:
+        start, proof, fault = self._start(rendering, index, option)
+        if fault:
+            start = _before_control(controls, start)
+        end = rendering.end_of_turn(index, start)
+        content_end = rendering.content_end(index, start, end)
+        stop = _stop(rendering, controls, content_end, end, self._stop_texts)
+        turn = Turn(
+            message=index,
+            start=start,
+            stop=max(start, content_end if stop is None else stop.stop),
+            proof=proof,
+            option=option,
+        )
+        if not fault and rendering.has_unknown:
+            fault = "the template changes text in a way that can't be followed"
+        if not fault and stop is None:
+            fault = "the template writes no stop token after it"
+        if not fault and stop is not None:
+            fault = what_is_lost(rendering, index, start, stop.start) or ""
+        if not fault and stop is not None:
+            agree_to = content_end if stop.start >= end else stop.stop
+            fault = self._what_changes(rendering, index, agree_to, option)
+        return replace(turn, proof="none", why_not=fault) if fault else turn
+
+    def _start(self, rendering: Rendering, index: int, option: tuple[str, bool] | None) -> tuple[int, Proof, str]:
+        """Where the reply starts, how that is known, and what speaks against it."""
+        text, reading, shape = rendering.text, rendering.reading, self._template.shape
+        causal = (
+            index > 0
+            and reading.by_step[index]
+            and shape.ends_by(PROMPT_FLAG)
+            and (option is None or shape.ends_by(option[0]))
+        )
+        try:
+            if causal:
+                known_at = reading.known_at[index]
+                ending = self._template.prompt_ending(self._messages[:index], self._tools, self._with(option))
+                if text.startswith(ending, known_at):
+                    return known_at + len(ending), "causal", ""
+                prompt = text[:known_at] + ending
+            else:
+                if not self._may_render(index):
+                    return rendering.start_of(index), "none", _TOO_MANY
+                prompt = self._render(index, True, option)
+                if text.startswith(prompt):
+                    return len(prompt), "exact", ""
+        except TorchpipeError as error:
+            return rendering.start_of(index), "none", f"its prompt can't be rendered: {error}"
+        shared = _shared_length(prompt, text)
+        fault = f"its prompt goes on with {shown(prompt[shared:])}, which the rendered conversation lacks there"
+        return shared, "none", fault
+
+    def _what_changes(self, rendering: Rendering, index: int, stop: int, option: tuple[str, bool] | None) -> str:
+        """What speaks against the reply being the same, up to ``stop``, in a conversation that ends with it."""
+        reading = rendering.reading
+        known = reading.known_at[index + 1]
+        by_option = option is None or self._template.shape.ends_by(option[0])
+        if by_option and (known < 0 or stop <= known):
+            return ""
+        if option is None and index + 1 == len(rendering.sources):
+            return ""
+        if not self._may_render(index):
+            return _TOO_MANY
+        try:
+            alone = self._render(index + 1, False, option)
+        except TorchpipeError as error:
+            return f"the conversation up to it can't be rendered: {error}"
+        return "" if alone.startswith(rendering.text[:stop]) else "later messages change how the template writes it"
+
+    def _render(self, num_messages: int, prompt: bool, option: tuple[str, bool] | None) -> str:
+        """The first messages as a plain render."""
+        key = (num_messages, prompt, option)
+        if key not in self._rendered:
+            options = self._with(option)
+            self._rendered[key] = self._template.render(self._messages[:num_messages], self._tools, prompt, **options)
+        return self._rendered[key]
+
+    def _with(self, option: tuple[str, bool] | None) -> Mapping[str, Any]:
+        return self._options if option is None else {**self._options, option[0]: option[1]}
+
+    def _may_render(self, index: int) -> bool:
+        """Whether the turn's prompt may be rendered, by ``max_exact_turns``."""
+        limit = self._max_exact_turns
+        if limit is None or index in self._exact_turns or len(self._exact_turns) < limit:
+            self._exact_turns.add(index)
+            return True
+        return False
+
+
+def has_reasoning(message: Mapping[str, Any]) -> bool:
+    """Whether a message of the assistant holds reasoning, in a field of its own or in think tags."""
+    if any(message.get(key) for key in REASONING_KEYS):
+        return True
+    content = message.get("content")
+    return isinstance(content, str) and "<think>" in content and "</think>" in content
+
+
+def _stop(
+    rendering: Rendering, controls: Sequence[ControlSpan], content_end: int, end: int, stop_texts: frozenset[str]
+) -> ControlSpan | None:
+    """The control token at which the model stops: after the content, inside the turn."""
+    first = bisect_left(controls, content_end, key=itemgetter(0))
+    last: ControlSpan | None = None
+    for control in controls[first:]:
+        if control.start >= end:
+            opens_next = not rendering.text[end : control.start].strip()
+            return last or (control if opens_next else None)
+        if control.text in stop_texts:
+            return control
+        last = control
+    return last
+
+
+def _before_control(controls: Sequence[ControlSpan], place: int) -> int:
+    """The place, or the start of the control token that it is in the middle of."""
+    number = bisect_left(controls, place, key=itemgetter(0)) - 1
+    return controls[number].start if number >= 0 and controls[number].stop > place else place
+
+
+def _shared_length(one: str, other: str) -> int:
+    """The length of the longest common beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,68 @@
+"""Ordinary tokens and control tokens together: ids to text."""
+
+from collections.abc import Mapping, Sequence
+
+from torchpipe.errors import TokenizerError
+from torchpipe.tokenizers.backend import Backend
+
+
+class Vocabulary:
+    """The ids of a back end's ordinary text and of control tokens.
+
+    Attributes:
+        backend: ordinary text to ids.
+        special_tokens: ids of the control tokens by text.
+        vocab_size: one past the largest id, control tokens included; base_vocab_size: without them.
+
+    Raises:
+        TokenizerError: two control tokens share an id.
+    """
+
+    eos_id: int | None = None
+
+    def __init__(self, backend: Backend, special_tokens: Mapping[str, int]) -> None:
+        self.backend = backend
+        self.special_tokens = dict(special_tokens)
+        self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
+        if len(self._control_texts) != len(self.special_tokens):
+            raise TokenizerError(f"{backend.name}: two control tokens share one id. Give each its own.")
+        self.base_vocab_size = backend.num_tokens
+        self.vocab_size = 1 + max([backend.num_tokens - 1, *self.special_tokens.values()])
+
+    def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
+        """Text of ids.
+
+        Args:
+            token_ids: ids of this vocabulary.
+            truncate_at_eos: stop before the first end of a document.
+            skip_special_tokens: leave control tokens out; otherwise they are written as their text.
+
+        Raises:
+            TokenizerError: an id is outside the vocabulary.
+        """
+        ids = [int(token_id) for token_id in token_ids]
+        if truncate_at_eos and self.eos_id in ids:
+            ids = ids[: ids.index(self.eos_id)]
+        self._check_known(ids)
+        if skip_special_tokens:
+            return self.backend.decode([token_id for token_id in ids if token_id not in self._control_texts])
+        parts: list[str] = []
+        run: list[int] = []
+        for token_id in ids:
+            text = self._control_texts.get(token_id)
+            if text is None:
+                run.append(token_id)
+                continue
+            parts += [self.backend.decode(run), text] if run else [text]
+            run = []
+        return "".join(parts) + (self.backend.decode(run) if run else "")
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one ordinary token; None for a control token, and where the back end can't tell."""
+        known = getattr(self.backend, "token_bytes", None)
+        return known(token_id) if known is not None and token_id not in self._control_texts else None
+
+    def _check_known(self, token_ids: Sequence[int]) -> None:
+        for token_id in token_ids:
+            if not 0 <= token_id < self.base_vocab_size and token_id not in self._control_texts:
+                raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
