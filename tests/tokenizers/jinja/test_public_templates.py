@@ -1,0 +1,183 @@
+"""106 public templates and 64 conversations: what is proved, what is refused and why, and that no proof is false."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from torchpipe.errors import TokenizerError
+from torchpipe.tokenizers import ControlMatcher
+from torchpipe.tokenizers.jinja.provable import ProvableTemplate
+from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.stop_probes import probed_stops
+from torchpipe.tokenizers.jinja.turns import ControlSpan, Turn, TurnProver
+
+TABLE = Path(__file__).parents[3] / "docs" / "chat_template_proofs.md"
+
+# What the control tokens of public models look like: the vocabularies of most aren't at hand.
+CONTROL = re.compile(
+    r"<\|[^|<>\s]{1,40}\|>|\[\|[^|\[\]\s]{1,40}\|\]|<｜[^｜]{1,40}｜>|</?s>|\[/?[A-Z_]{3,20}\]|<(?:start|end)_of_[a-z]+>"
+    r"|<SPECIAL_\d+>|<sep>|<\|[a-z_]+>|<[a-z_]+\|>|</?tool_call>|\[e~\[|\]~!?b\[?\]?|<extra_id_\d>"
+)
+
+
+class Case(NamedTuple):
+    """A conversation as a template renders it, and its turns."""
+
+    template: str
+    conversation: Any
+    rendering: Rendering
+    turns: list[Turn]
+    split: list[int]
+
+
+class Spans:
+    """Control tokens as they look in a template's text."""
+
+    def __init__(self, text: str) -> None:
+        tokens = sorted({*CONTROL.findall(text), "<s>", "</s>"})
+        self.texts = dict(enumerate(tokens))
+        self.matcher = ControlMatcher({token: number for number, token in self.texts.items()})
+
+    def __call__(self, rendering: Rendering) -> list[ControlSpan]:
+        found = self.matcher.find(rendering.text, rendering.template_ranges)
+        return [ControlSpan(start, stop, self.texts[number]) for start, stop, number in found]
+
+
+@pytest.fixture(scope="module")
+def compiled(chat_templates: dict[str, str]) -> dict[str, ProvableTemplate]:
+    return {name: ProvableTemplate(text) for name, text in chat_templates.items()}
+
+
+@pytest.fixture(scope="module")
+def cases(
+    compiled: dict[str, ProvableTemplate], conversations: list[Any], template_options: dict[str, Any]
+) -> list[Case]:
+    """All that render and have an assistant's turn."""
+    return [
+        case for name, template in compiled.items() for case in _cases(name, template, conversations, template_options)
+    ]
+
+
+def _cases(name: str, template: ProvableTemplate, conversations: list[Any], options: dict[str, Any]) -> Iterator[Case]:
+    spans = Spans(template.text)
+    stops = probed_stops(template, options, spans) | {"</s>"}
+    for conversation in conversations:
+        try:
+            rendering = template.trace(conversation.messages, conversation.tools, False, options)
+        except TokenizerError:
+            continue
+        prover = TurnProver(
+            template, conversation.messages, conversation.tools, options, controls_in=spans, stop_texts=stops
+        )
+        turns = prover.turns_of(rendering)
+        split = [turn.message for turn in turns if not turn.proved and prover.split_turn(turn.message) is not None]
+        if turns:
+            yield Case(name, conversation, rendering, turns, split)
+
+
+def test_no_proof_is_false(
+    cases: list[Case], compiled: dict[str, ProvableTemplate], template_options: dict[str, Any]
+) -> None:
+    checked = Counter()
+    for name, conversation, rendering, turns, _ in cases:
+        for turn in turns:
+            if not turn.proved:
+                continue
+            options = template_options if turn.option is None else template_options | dict([turn.option])
+            render: Callable[..., str] = compiled[name].render
+            prompt = render(conversation.messages[: turn.message], conversation.tools, True, **options)
+            assert prompt == rendering.text[: turn.start], (name, conversation.id, turn)
+            alone = render(conversation.messages[: turn.message + 1], conversation.tools, False, **options)
+            # Where the next header is the stop, the conversation that ends with the reply has none.
+            stop = min(turn.stop, rendering.end_of_turn(turn.message, turn.start))
+            assert alone.startswith(rendering.text[:stop]), (name, conversation.id, turn)
+            checked[turn.proof] += 1
+    assert checked["causal"] > 2_500
+    assert checked["exact"] > 4_000
+
+
+def test_most_turns_are_proved(cases: list[Case]) -> None:
+    """Of the turns that a template writes whole: those whose calls or reasoning it drops can't be."""
+    turns = [(turn, turn.message in case.split) for case in cases for turn in case.turns]
+    lost = [turn for turn, split in turns if not split and "is not in the template's text" in turn.why_not]
+    proved = [turn for turn, split in turns if turn.proved or split]
+    assert len(proved) / len(turns) > 0.81
+    assert len(proved) / (len(turns) - len(lost)) > 0.87
+
+
+def test_spans_agree_with_marked_templates(
+    cases: list[Case], chat_templates: dict[str, str], template_options: dict[str, Any]
+) -> None:
+    """18 templates mark what the assistant says; both ends of a marked turn differ from ours by counted rules."""
+    marked = {
+        name: ProvableTemplate(
+            re.sub(
+                r"\{%(-?)\s*generation\s*(-?)%\}",
+                r"{{\1 '\\x02' \2}}",
+                re.sub(r"\{%(-?)\s*endgeneration\s*(-?)%\}", r"{{\1 '\\x03' \2}}", text),
+            )
+        )
+        for name, text in chat_templates.items()
+        if re.search(r"\{%-?\s*generation", text)
+    }
+    assert len(marked) == 18
+    rules = Counter()
+    for case in cases:
+        if case.template not in marked:
+            continue
+        text = marked[case.template].render(case.conversation.messages, case.conversation.tools, **template_options)
+        theirs = list(_marked_spans(text, case.rendering.text))
+        for turn in case.turns:
+            if turn.proved:
+                rules[_rule(case, turn, theirs)] += 1
+    assert rules == MARKED
+
+
+AFTER = "marks what follows the stop token: '\\n'"
+MARKED = Counter(
+    {
+        ("marks the end of the prompt", AFTER): 550,
+        ("marks the end of the prompt", "same stop"): 71,
+        ("same start", AFTER): 569,
+        ("same start", "same stop"): 145,
+    }
+)
+
+
+def _marked_spans(text: str, plain: str) -> Iterator[tuple[int, int]]:
+    """[start, stop) of what lies between marks, in the text without marks."""
+    shift = start = 0
+    for place, character in enumerate(text):
+        if character == "\x02":
+            start = place - shift
+        if character == "\x03":
+            yield start, place - shift
+        shift += character in "\x02\x03"
+    assert text.replace("\x02", "").replace("\x03", "") == plain
+
+
+def _rule(case: Case, turn: Turn, theirs: list[tuple[int, int]]) -> tuple[str, str]:
+    text = case.rendering.text
+    found = [
+        (start, stop) for start, stop in theirs if (start < turn.stop and turn.start < stop) or start == turn.start
+    ]
+    if not found:
+        return "not marked", ""
+    start, stop = min(start for start, _ in found), max(stop for _, stop in found)
+    if start < turn.start:
+        first = "marks the end of the prompt"
+    elif start > turn.start:
+        first = f"starts after {text[turn.start : start]!r}"
+    else:
+        first = "same start"
+    if stop > turn.stop:
+        last = f"marks what follows the stop token: {text[turn.stop : stop]!r}"
+    elif stop < turn.stop:
+        last = f"ends before {text[stop : turn.stop]!r}"
+    else:
+        last = "same stop"
+    return first, last
