@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.overflow import Fitted
 
 
 @dataclass(kw_only=True)
@@ -20,6 +21,10 @@ class SampleCounts:
         trained_tokens: labels that are not -100.
         untrained_rows: samples without any trained token.
         truncated_rows: samples that were cut to max_seq_len; truncated_tokens: tokens cut from them.
+        unstopped_rows: those of them whose last trained turn lost its stop token.
+        split_rows: rows that became several samples.
+        too_long_rows: rows left out because they were longer than max_seq_len.
+        emptied_rows: rows left out because what the cut kept of them had no trained token.
         filtered_rows: rows that a filter left out before they became samples.
         dropped_images: images that were left out where a sample was cut.
         dropped_rows: samples read and then left out (max_packs).
@@ -35,6 +40,10 @@ class SampleCounts:
     untrained_rows: int = 0
     truncated_rows: int = 0
     truncated_tokens: int = 0
+    unstopped_rows: int = 0
+    split_rows: int = 0
+    too_long_rows: int = 0
+    emptied_rows: int = 0
     filtered_rows: int = 0
     dropped_images: int = 0
     dropped_rows: int = 0
@@ -57,9 +66,16 @@ class SampleCounts:
         self.untrained_rows += trained == 0
         self.truncated_rows += cut > 0
         self.truncated_tokens += cut
+        self.unstopped_rows += bool(sample.get("lost_stop"))
         self.dropped_images += sample.get("num_images_dropped", 0)
         self.longest = max(self.longest, len(labels))
         self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
+
+    def add_row(self, fitted: Fitted) -> None:
+        """Counts what became of one row as a whole. Its samples are counted one by one, with :meth:`add`."""
+        self.split_rows += len(fitted.samples) > 1
+        self.too_long_rows += fitted.left_out == "too_long"
+        self.emptied_rows += fitted.left_out == "nothing_trained"
 
     def describe(self) -> str:
         """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason."""
@@ -72,6 +88,14 @@ class SampleCounts:
             parts.append(f"{self.filtered_rows:,} more rows left out by filter_fn")
         if self.truncated_rows:
             parts.append(f"{self.truncated_rows:,} rows cut to max_seq_len ({self.truncated_tokens:,} tokens left out)")
+        if self.unstopped_rows:
+            parts.append(f"{self.unstopped_rows:,} of them without the stop token of the turn that was cut")
+        if self.split_rows:
+            parts.append(f"{self.split_rows:,} longer rows split into several")
+        if self.too_long_rows:
+            parts.append(f"{self.too_long_rows:,} more rows left out, longer than max_seq_len")
+        if self.emptied_rows:
+            parts.append(f"{self.emptied_rows:,} more rows left out, without a trained token once cut")
         if self.dropped_images:
             parts.append(f"{self.dropped_images:,} images left out of them")
         if self.untrained_rows:

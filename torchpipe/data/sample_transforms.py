@@ -6,6 +6,7 @@ from typing import Any
 from torchpipe.data.conversations import validate_messages
 from torchpipe.data.loss_weights import loss_weights
 from torchpipe.data.messages import Message
+from torchpipe.data.overflow import Fitted, OverflowPolicy, fit, without_limit
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sequences import next_token_labels
 from torchpipe.errors import ConfigError, DataError
@@ -24,32 +25,58 @@ class SFTTransform:
     Args:
         message_transform: row to ``{"messages": [...]}``; None where rows hold messages already.
         model_transform: the tokenizer or multimodal transform; None leaves the message transform's result as it is.
+        overflow: what becomes of rows that are too long; None leaves it to the model transform.
+
+    Attributes:
+        whole_transform: the model transform, without a length of its own where ``overflow`` is given.
 
     Raises:
-        ConfigError: both are None.
+        ConfigError: both are None, or there is no model transform whose rows ``overflow`` could shorten.
     """
 
-    def __init__(self, message_transform: Transform | None = None, model_transform: Transform | None = None) -> None:
+    def __init__(
+        self,
+        message_transform: Transform | None = None,
+        model_transform: Transform | None = None,
+        *,
+        overflow: OverflowPolicy | None = None,
+    ) -> None:
         if message_transform is None and model_transform is None:
             raise ConfigError(
                 "SFTTransform was given neither a message_transform nor a model_transform: give at least one."
             )
         self.message_transform = message_transform
         self.model_transform = model_transform
+        self.overflow = overflow
+        if overflow is not None and model_transform is None:
+            raise ConfigError("overflow was given without a model_transform, so there are no tokens to count.")
+        self.whole_transform = model_transform if overflow is None else without_limit(model_transform)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The sample of one row.
 
         Raises:
             DataError: the messages are not a valid conversation, or the model transform's result has no ``tokens`` and
-                ``mask`` of equal length above 0.
+                ``mask`` of equal length above 0; or ``overflow`` makes no sample of the row, or several.
         """
+        fitted = self.fitted(sample)
+        return fitted.samples[0] if self.overflow is None else fitted.only(self.overflow)
+
+    def fitted(self, sample: Mapping[str, Any]) -> Fitted:
+        """The samples of one row, and why there is none; one where ``overflow`` is None."""
         row = sample if self.message_transform is None else _as_mapping(self.message_transform(sample), "message")
         if "messages" in row:
             _check_messages(row["messages"])
         if self.model_transform is None:
-            return dict(row)
-        result = dict(_as_mapping(self.model_transform(row), "model"))
+            return Fitted(samples=[dict(row)], num_tokens=0)
+        if self.overflow is not None:
+            return fit(row, self.overflow, self._sample, self.whole_transform)
+        whole = self._sample(row)
+        return Fitted(samples=[whole], num_tokens=len(whole["tokens"]))
+
+    def _sample(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.whole_transform is not None
+        result = dict(_as_mapping(self.whole_transform(row), "model"))
         if not ("tokens" in result and "mask" in result):
             raise DataError(
                 f"The model_transform ({_name(self.model_transform)}) returned the keys {sorted(result)}. "

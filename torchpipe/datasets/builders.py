@@ -13,6 +13,7 @@ from torchpipe.data.message_transforms import (
     ShareGPTToMessages,
 )
 from torchpipe.data.messages import Message
+from torchpipe.data.overflow import Overflow, StopToken, TruncationType
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
@@ -54,6 +55,10 @@ def sft_dataset(
     packed: bool = False,
     split_across_pack: bool = False,
     masking_strategy: Strategy = None,
+    overflow: Overflow | None = None,
+    max_seq_len: int | None = None,
+    truncation_type: TruncationType | None = None,
+    stop_token: StopToken | None = None,
     **load_dataset_kwargs: Any,
 ) -> SFTDataset | PackedDataset:
     """A data set whose rows a transform of one's own turns into messages.
@@ -63,15 +68,21 @@ def sft_dataset(
         source: a name for ``load_dataset``, or an object with ``__len__`` and ``__getitem__``.
         message_transform: row to ``{"messages": [...]}``.
         filter_fn: keeps the rows for which it is true; a function or the dotted name of one.
-        packed: True packs samples into rows of the tokenizer's max_seq_len.
+        packed: True packs samples into rows of max_seq_len tokens.
         split_across_pack: packed only: whether a sample may go on in the next row.
         masking_strategy: None keeps the masks that the transform set; otherwise it is applied after the transform.
+        overflow: what becomes of rows longer than max_seq_len: "error", "truncate"; packed, also "drop" and "split".
+            None leaves it to the tokenizer, which cuts.
+        max_seq_len: with ``overflow``, the most tokens of a sample; None: the tokenizer's.
+        truncation_type: where "truncate" cuts: "right", "left" or "turns"; None: the tokenizer's.
+        stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
-        ConfigError: ``packed`` without a max_seq_len on the tokenizer, or an option that does not fit.
+        ConfigError: ``packed`` without a max_seq_len, or an option that does not fit.
     """
-    if packed and tokenizer.max_seq_len is None:
+    capacity = tokenizer.max_seq_len if overflow is None or max_seq_len is None else max_seq_len
+    if packed and capacity is None:
         raise ConfigError(
             "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer "
             "(tokenizer.max_seq_len=...)."
@@ -88,13 +99,18 @@ def sft_dataset(
         message_transform=message_transform,
         model_transform=tokenizer,
         filter_fn=filter_fn,
+        overflow=overflow,
+        max_seq_len=max_seq_len,
+        truncation_type=truncation_type,
+        stop_token=stop_token,
+        one_sample_a_row=not packed,
         **load_dataset_kwargs,
     )
     if not packed:
         return dataset
     return PackedDataset(
         dataset,
-        max_seq_len=tokenizer.max_seq_len,
+        max_seq_len=capacity,
         padding_idx=getattr(tokenizer, "pad_id", 0),
         split_across_pack=split_across_pack,
     )
@@ -106,6 +122,10 @@ _BUILDER_KEYWORDS = (
     "split_across_pack",
     "masking_strategy",
     "filter_fn",
+    "overflow",
+    "max_seq_len",
+    "truncation_type",
+    "stop_token",
     "message_transform",
     "column_map",
     "conversation_column",

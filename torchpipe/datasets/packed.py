@@ -1,6 +1,7 @@
 """Samples packed into rows of one length."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,9 @@ from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.loss_weights import weights_or_ones
+from torchpipe.data.overflow import Fitted
 from torchpipe.data.packing.assemble import assemble
-from torchpipe.data.packing.plan import PackPlan, Span, pack_planner
+from torchpipe.data.packing.plan import PackPlan, PackPlanner, Span, pack_planner
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.row_number import row_number
@@ -27,7 +29,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     All samples are read once, at construction, and held as 8 bytes a token; packs are assembled when asked for.
 
     Args:
-        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length, and as
+        ds: any object with ``__len__`` and ``__getitem__`` (or :meth:`SFTDataset.fitted`, which may give several samples
+            a row, or none) that gives ``tokens`` and ``labels`` of equal length, and as
             many ``loss_weights``, where it has them.
         max_seq_len: tokens of a row, s.
         padding_idx: the token that fills a row.
@@ -76,6 +79,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self._labels = array("i")
         self._weights: array[float] | None = None  # from the first sample on that has weights
         self._offsets = array("q", [0])
+        self._rows = array("q")  # of each sample
         self._plan = self._read_and_plan(ds, max_packs, "concat_then_split" if split_across_pack else "next_fit")
 
     def _read_and_plan(self, ds: RandomAccessDataSource[Any], max_packs: int | None, strategy: Any) -> PackPlan:
@@ -86,21 +90,10 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         for index in track(range(len(ds)), "Packing"):
             if max_packs is not None and len(packs) >= max_packs:
                 break
-            sample = ds[index]
-            tokens, labels = (_as_ids(sample, key, index) for key in ("tokens", "labels"))
-            if len(tokens) != len(labels):
-                raise DataError(
-                    f"Sample {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many."
-                )
-            try:
-                packs += planner.push(index, len(tokens))
-            except DataError as error:
-                raise located(error, self.name) from None
-            self._keep_weights(sample.get("loss_weights"), labels, index)
-            self._tokens.extend(tokens)
-            self._labels.extend(labels)
-            self._offsets.append(len(self._tokens))
-            self.counts.add(sample)
+            fitted = _fitted(ds, index)
+            for sample in fitted.samples:
+                packs += self._keep(sample, index, planner)
+            self.counts.add_row(fitted)
         packs += planner.flush()
         if max_packs is None or len(packs) <= max_packs:
             return PackPlan.from_packs(packs)
@@ -109,6 +102,31 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if asked is not None:
             asked.unfinished.append(self)
         return plan
+
+    def _keep(self, sample: Any, row: int, planner: PackPlanner) -> list[list[Span]]:
+        """Keeps one sample; returns the packs that it closed."""
+        number = len(self._rows)
+        tokens, labels = (_as_ids(sample, key, number) for key in ("tokens", "labels"))
+        if len(tokens) != len(labels):
+            raise DataError(
+                f"Sample {number} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many."
+            )
+        try:
+            closed = planner.push(number, len(tokens))
+        except DataError as error:
+            raise located(error, self.name) from None
+        self._keep_weights(sample.get("loss_weights"), labels, number)
+        self._tokens.extend(tokens)
+        self._labels.extend(labels)
+        self._offsets.append(len(self._tokens))
+        self._rows.append(row)
+        self.counts.add(sample)
+        return closed
+
+    def row_of(self, sample: int) -> tuple[int, int]:
+        """The row that a sample (the first number of a span) was made of, and which of the row's samples it is."""
+        row = self._rows[sample]
+        return row, sample - bisect_left(self._rows, row)
 
     def _keep_weights(self, weights: Any, labels: "array[int]", index: int) -> None:
         """Keeps a sample's loss weights. Samples without have those that their labels stand for."""
@@ -126,7 +144,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Counts anew what the kept packs hold, of which the last sample may be a part."""
         spans = list(zip(plan.sample.tolist(), plan.start.tolist(), plan.stop.tolist(), strict=True))
         self.counts.rows = len({sample for sample, _, _ in spans})
-        self.counts.dropped_rows = num_rows - self.counts.rows
+        num_left_out = self.counts.too_long_rows + self.counts.emptied_rows
+        self.counts.dropped_rows = num_rows - num_left_out - len({self._rows[sample] for sample, _, _ in spans})
         self.counts.tokens = sum(stop - start for _, start, stop in spans)
         labels = (self._read(Span(*span))[1] for span in spans)
         self.counts.trained_tokens = sum(int((part != IGNORE_INDEX).sum()) for part in labels)
@@ -152,6 +171,12 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         rows = slice(first + span.start, first + span.stop)
         ids = np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
         return ids if self._weights is None else (*ids, np.frombuffer(self._weights, dtype=np.float32)[rows])
+
+
+def _fitted(ds: RandomAccessDataSource[Any], index: int) -> Fitted:
+    """The samples of a row: as many as the data set makes of it, or the one that it gives."""
+    fitted = getattr(ds, "fitted", None)
+    return fitted(index) if callable(fitted) else Fitted(samples=[ds[index]], num_tokens=0)
 
 
 def _as_ids(sample: Any, key: str, index: int) -> "array[int]":

@@ -1,17 +1,20 @@
 """The map-style data set of supervised fine-tuning."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch.utils.data import Dataset
 
 from torchpipe._dotpath import resolve
+from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
 from torchpipe.sources import KeptRows, Rows, Source, describe_source, load_rows
+
+Made = TypeVar("Made")
 
 
 class SFTDataset(Dataset[dict[str, Any]]):
@@ -25,6 +28,14 @@ class SFTDataset(Dataset[dict[str, Any]]):
         filter_fn: keeps the rows for which it is true; runs once, before any transform. A function, or the dotted name
             of one (the form for YAML).
         filter_kwargs: further arguments of the ``filter`` of Hugging Face data sets (``num_proc``, ...).
+        overflow: what becomes of rows longer than ``max_seq_len``: "error", "truncate", "drop" or "split" (see
+            :data:`~torchpipe.data.overflow.Overflow`). Rows are then tokenized as a whole, and it is applied once.
+            None leaves it to the tokenizer, whose max_seq_len means "truncate".
+        max_seq_len: the most tokens of a sample; None: the tokenizer's.
+        truncation_type: where "truncate" cuts: "right", "left" or "turns"; None: the tokenizer's.
+        stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
+        one_sample_a_row: False allows "drop" and "split": samples are then read with :meth:`fitted`, as
+            :class:`~torchpipe.datasets.PackedDataset` does.
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
@@ -37,7 +48,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
 
     Raises:
         SourceError: nothing is there, or no row is left.
-        ConfigError: an option does not fit the source.
+        ConfigError: an option does not fit the source, or ``overflow`` does not fit one sample a row.
     """
 
     def __init__(
@@ -48,12 +59,26 @@ class SFTDataset(Dataset[dict[str, Any]]):
         model_transform: Transform,
         filter_fn: Callable[..., bool] | str | None = None,
         filter_kwargs: Mapping[str, Any] | None = None,
+        overflow: Overflow | None = None,
+        max_seq_len: int | None = None,
+        truncation_type: TruncationType | None = None,
+        stop_token: StopToken | None = None,
+        one_sample_a_row: bool = True,
         **load_dataset_kwargs: Any,
     ) -> None:
-        self.transform = SFTTransform(message_transform, model_transform)
+        policy = overflow_policy(
+            model_transform, overflow, max_seq_len=max_seq_len, truncation_type=truncation_type, stop_token=stop_token
+        )
+        if policy is not None and one_sample_a_row and not policy.gives_one:
+            raise ConfigError(
+                f"overflow={overflow!r} gives a row no sample or several, and each row of an SFTDataset is one sample. "
+                "Pack it (packed=True), or set overflow to 'truncate' or 'error'."
+            )
+        self.transform = SFTTransform(message_transform, model_transform, overflow=policy)
         self.name = describe_source(source, load_dataset_kwargs)
         rows = load_rows(source, **load_dataset_kwargs)
-        _refuse_other_than_one(model_transform)
+        if one_sample_a_row:
+            _refuse_other_than_one(model_transform)
         self.rows = rows
         if filter_fn is not None:
             keep = resolve(filter_fn) if isinstance(filter_fn, str) else filter_fn
@@ -67,6 +92,13 @@ class SFTDataset(Dataset[dict[str, Any]]):
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        return self._made(index, self.transform)
+
+    def fitted(self, index: int) -> Fitted:
+        """The samples that a row gives: none, one, or several, as ``overflow`` says."""
+        return self._made(index, self.transform.fitted)
+
+    def _made(self, index: int, make: Callable[[Any], Made]) -> Made:
         index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
@@ -74,7 +106,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         try:
             row = self.rows[index]
             # A transform that changes its row must not change a source that lies in memory.
-            return self.transform(dict(row) if isinstance(row, dict) else row)
+            return make(dict(row) if isinstance(row, dict) else row)
         except Exception as error:
             raise located(error, f"Row {index} of {self.name}")  # noqa: B904  # the same error, not a second one
 
