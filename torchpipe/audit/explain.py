@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torchpipe.audit.explain_words import cut_notes
 from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
 from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.messages import Message
+from torchpipe.data.whole_row import Cut
 from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
 from torchpipe.errors import ConfigError, DataError, located
@@ -55,7 +57,7 @@ def explain(
     return Explanation(
         source=name if isinstance(name, str) else None,
         num_rows=num_rows,
-        decided_by=decided_by(origin.message_transform, tokenizer),
+        decided_by=decided_by(origin, tokenizer),
         rows=[_row(dataset, index, pieces) for index in places],
         notes=hints(tokenizer),
     )
@@ -129,11 +131,14 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
         document = _document(
             tokens[here], labels[here], trained, positions[here], pieces, offset=offset, padding=padding
         )
-        if spans is not None and not padding:
-            document = replace(document, sample=spans[place].sample, start=spans[place].start)
+        made: Mapping[str, Any] = {}
+        if isinstance(part, PackedDataset) and spans is not None and not padding:
+            row, nth = part.row_of(spans[place].sample)
+            document, made = replace(document, sample=row, start=spans[place].start), origin.sample_of(row, nth)
         elif spans is None and "seq_lens" not in sample:
-            document = replace(document, sample=number, num_cut=_num_cut(sample, index))
-        documents.append(_with_provenance(document, origin) if document.sample is not None else document)
+            document, made = replace(document, sample=number), sample
+        document = replace(document, num_cut=_num_cut(made, index))
+        documents.append(_with_provenance(document, origin, made) if document.sample is not None else document)
         offset += length
     return RowView(
         index=index,
@@ -175,23 +180,28 @@ def _document(
     return DocumentView(sample=None, start=0, offset=offset, padding=padding, messages=None, tokens=tuple(views))
 
 
-def _with_provenance(document: DocumentView, origin: Origin) -> DocumentView:
+def _with_provenance(document: DocumentView, origin: Origin, made: Mapping[str, Any]) -> DocumentView:
+    """The document with where its tokens come from; ``made`` is the sample that it is (a part of)."""
     assert document.sample is not None
-    tokens, messages, trace = origin.told(document.sample)
+    cut: Cut | None = made.get("cut")
+    tokens, messages, trace = origin.told(document.sample, cut)
+    places: Sequence[int] = range(document.start, document.start + len(document.tokens))
+    if cut is not None:
+        places = [cut.places[place] for place in places]
+        document = replace(document, start=places[0], cut_side=cut.side, notes=(*document.notes, *cut_notes(made)))
     if messages is None:
         return document
     views = tuple(_message_view(message) for message in messages)
     document = replace(document, messages=views)
     if trace is None:
         return document
-    stop = document.start + len(document.tokens)
-    if tokens[document.start : stop] != [token.id for token in document.tokens]:
+    if max(places) >= len(tokens) or [tokens[place] for place in places] != [token.id for token in document.tokens]:
         note = "read once more, the row gave other tokens, so where they come from is not shown"
         return replace(document, notes=(*document.notes, note))
     explained = []
     differ = 0
     for place, token in enumerate(document.tokens):
-        told = trace[document.start + place]
+        told = trace[places[place]]
         asked_for, reason = told.trained, told.reason
         if asked_for != token.trained:
             reason = _why_not_as_traced(document, place, asked_for)
@@ -203,8 +213,8 @@ def _with_provenance(document: DocumentView, origin: Origin) -> DocumentView:
     return replace(
         document,
         tokens=tuple(explained),
-        num_cut=trace.num_cut,
-        cut_side=trace.cut_side,
+        num_cut=trace.num_cut or document.num_cut,
+        cut_side=trace.cut_side or document.cut_side,
         notes=(*document.notes, *notes),
     )
 

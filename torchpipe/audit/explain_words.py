@@ -1,10 +1,12 @@
 """The sentences of an explanation, which text and HTML share. Everything here is safe to print."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
 from torchpipe.audit.visible import visible
+from torchpipe.data.whole_row import Cut
 
 LEGEND = (
     "· space, ↵ newline, ␍ carriage return, ⇥ tab, │ between tokens, ⟦ ⟧ control token, "
@@ -60,8 +62,21 @@ def cut_line(document: DocumentView) -> str | None:
     """What was cut, in a sentence; None where nothing was."""
     if not document.num_cut:
         return None
-    side = f" on the {document.cut_side}" if document.cut_side else ""
-    return f"{document.num_cut:,} tokens were cut{side} to max_seq_len"
+    where = {None: "", "turns": " with the oldest turns"}.get(document.cut_side, f" on the {document.cut_side}")
+    return f"{document.num_cut:,} tokens were cut{where} to max_seq_len"
+
+
+def cut_notes(sample: Mapping[str, Any]) -> Iterator[str]:
+    """What else there is to say about a sample that is a part of its row."""
+    cut: Cut = sample["cut"]
+    if cut.side is None:
+        yield f"tokens {span(cut.start, cut.stop - cut.start)} of a row that was split"
+    if sample.get("lost_stop"):
+        yield "the turn that was cut has lost its stop token, so the model is not taught to stop there"
+    elif cut.stop_from is not None:
+        yield "the turn that was cut keeps its stop token, in the last token's place"
+    if num_images := sample.get("num_images_dropped"):
+        yield f"{num_images} image{'s were' if num_images > 1 else ' was'} left out"
 
 
 def span(first: int, length: int) -> str:

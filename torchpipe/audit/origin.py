@@ -1,12 +1,13 @@
 """Where the samples of a data set come from: its rows, its transforms, and what they decide."""
 
-import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torchpipe.data.masking import MaskingStrategy
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
+from torchpipe.data.whole_row import Cut, gives_trace
 from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset
 from torchpipe.errors import located
 
@@ -49,10 +50,16 @@ class Origin:
         """Messages to tokens; None where it isn't known."""
         return self.dataset.transform.model_transform if self.dataset else None
 
-    def told(self, sample: int) -> tuple[list[int], list[Message] | None, TokenTrace | None]:
-        """The tokens, messages and trace of a sample that is read once more; nothing where that isn't possible."""
+    def told(self, sample: int, cut: Cut | None = None) -> tuple[list[int], list[Message] | None, TokenTrace | None]:
+        """The tokens, messages and trace of a row that is read once more; nothing where that isn't possible.
+
+        Args:
+            sample: the row's number.
+            cut: the part of the row that is shown; the messages, tokens and trace are those that it was cut from.
+        """
         if self.dataset is None:
             return [], None, None
+        transform: Any = self.dataset.transform.whole_transform
         try:
             row = self.dataset.rows[sample]
             row = dict(row) if isinstance(row, dict) else row  # for a transform that changes it
@@ -60,23 +67,28 @@ class Origin:
             messages = row.get("messages")
             if not messages or not all(isinstance(message, Message) for message in messages):
                 return [], None, None
-            template = getattr(self.model_transform, "prompt_template", None)
+            if cut is not None and cut.messages is not None:
+                messages = [messages[index] for index in cut.messages]
+            template = getattr(transform, "prompt_template", None)
             shown = list(messages) if template is None else template(list(messages), inference=False)
-            if not _gives_trace(self.model_transform):
+            if not gives_trace(transform):
                 return [], shown, None
-            tokens, _, trace = self.model_transform.tokenize_messages(messages, trace=True)
+            tokens, _, trace = transform.tokenize_messages(messages, trace=True)
         except Exception as error:
             raise located(error, f"Row {sample} of {self.name}") from error.__cause__
         return list(tokens), shown, trace
 
+    def sample_of(self, row: int, number: int) -> Mapping[str, Any]:
+        """One of the samples of a row, made once more; nothing where none can be a part of its row by ``overflow``."""
+        if self.dataset is None or self.dataset.transform.overflow is None:
+            return {}
+        return self.dataset.fitted(row).samples[number]
 
-def _gives_trace(model_transform: Any) -> bool:
-    method = getattr(model_transform, "tokenize_messages", None)
-    return callable(method) and "trace" in inspect.signature(method).parameters
 
-
-def decided_by(message_transform: Any, tokenizer: Any) -> dict[str, Any]:
+def decided_by(origin: Origin, tokenizer: Any) -> dict[str, Any]:
     """What decides which tokens are trained, name to value; None where it isn't known."""
+    message_transform = origin.message_transform
+    policy = origin.dataset.transform.overflow if origin.dataset else None
     inner = message_transform.message_transform if isinstance(message_transform, MaskedMessages) else message_transform
     strategy = getattr(message_transform, "masking_strategy", None)
     template = getattr(tokenizer, "prompt_template", None)
@@ -88,7 +100,9 @@ def decided_by(message_transform: Any, tokenizer: Any) -> dict[str, Any]:
         "chat_format": getattr(getattr(inner_tokenizer, "chat_format", None), "name", None),
         "mask_policy": getattr(inner_tokenizer, "mask_policy", None),
         "prompt_template": _name(template),
-        "max_seq_len": getattr(tokenizer, "max_seq_len", None),
+        "max_seq_len": policy.max_seq_len if policy else getattr(tokenizer, "max_seq_len", None),
+        **({"overflow": policy.overflow} if policy else {}),
+        **({"truncation_type": policy.truncation_type} if policy and policy.overflow == "truncate" else {}),
     }
 
 

@@ -81,7 +81,7 @@ def sft_dataset(
     Raises:
         ConfigError: ``packed`` without a max_seq_len, or an option that does not fit.
     """
-    capacity = tokenizer.max_seq_len if overflow is None or max_seq_len is None else max_seq_len
+    capacity: Any = tokenizer.max_seq_len if packed and max_seq_len is None else max_seq_len
     if packed and capacity is None:
         raise ConfigError(
             "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer "

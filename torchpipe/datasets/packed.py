@@ -29,9 +29,9 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     All samples are read once, at construction, and held as 8 bytes a token; packs are assembled when asked for.
 
     Args:
-        ds: any object with ``__len__`` and ``__getitem__`` (or :meth:`SFTDataset.fitted`, which may give several samples
-            a row, or none) that gives ``tokens`` and ``labels`` of equal length, and as
-            many ``loss_weights``, where it has them.
+        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length, and as
+            many ``loss_weights``, where it has them. One with ``fitted`` (:class:`~torchpipe.datasets.SFTDataset`) may
+            give several samples a row, or none.
         max_seq_len: tokens of a row, s.
         padding_idx: the token that fills a row.
         max_packs: stop after so many rows; samples beyond are left out and counted.
@@ -173,9 +173,9 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return ids if self._weights is None else (*ids, np.frombuffer(self._weights, dtype=np.float32)[rows])
 
 
-def _fitted(ds: RandomAccessDataSource[Any], index: int) -> Fitted:
+def _fitted(ds: Any, index: int) -> Fitted:
     """The samples of a row: as many as the data set makes of it, or the one that it gives."""
-    fitted = getattr(ds, "fitted", None)
+    fitted: Any = getattr(ds, "fitted", None)
     return fitted(index) if callable(fitted) else Fitted(samples=[ds[index]], num_tokens=0)
 
 
