@@ -176,7 +176,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 def _fitted(ds: Any, index: int) -> Fitted:
     """The samples of a row: as many as the data set makes of it, or the one that it gives."""
     fitted: Any = getattr(ds, "fitted", None)
-    return fitted(index) if callable(fitted) else Fitted(samples=[ds[index]], num_tokens=0)
+    return Fitted(samples=[ds[index]], num_tokens=0) if fitted is None else fitted(index)
 
 
 def _as_ids(sample: Any, key: str, index: int) -> "array[int]":

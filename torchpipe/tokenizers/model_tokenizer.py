@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
+from torchpipe.data.cuts import stop_beyond, stop_ids
 from torchpipe.data.loss_weights import are_weighted, token_weights
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import PromptTemplateInterface
@@ -201,8 +202,9 @@ class ChatFormatTokenizer:
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``messages`` replaced by ``tokens`` and ``mask`` (lists of equal length; True = not trained).
 
-        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many. Where messages have weights
-        that a mask can't say, ``token_weights`` has a float for each token.
+        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many, and ``lost_stop`` is True if a
+        trained turn lost its stop token. Where messages have weights that a mask can't say, ``token_weights`` has a
+        float for each token.
 
         Raises:
             ColumnError: there are no ``messages``.
@@ -219,8 +221,11 @@ class ChatFormatTokenizer:
         rest = {key: value for key, value in sample.items() if key != "messages"}
         tokens, mask = self._tokenize(sample["messages"], not inference)
         kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
-        if len(kept_tokens) < len(tokens):
+        if self.max_seq_len is not None and len(kept_tokens) < len(tokens):
             rest["num_truncated"] = len(tokens) - len(kept_tokens)
+            end = self.max_seq_len - (kept_mask[-1] and not mask[self.max_seq_len - 1])  # without the end that was put
+            if self.truncation_type == "right" and stop_beyond(tokens, mask, end, stop_ids(self)) is not None:
+                rest["lost_stop"] = True
         if are_weighted(sample["messages"]):
             weights = self._token_weights(sample["messages"], not inference)
             rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
@@ -277,7 +282,7 @@ class ChatFormatTokenizer:
         if self.max_seq_len is None or len(tokens) <= self.max_seq_len:
             return tokens, mask
         # The end that a cut puts is not trained: the model would learn to stop in the middle.
-        ends = add_end_tokens and (encoder or self._encoder).writes(self.eos_id)
+        ends = add_end_tokens and self.truncation_type == "right" and (encoder or self._encoder).writes(self.eos_id)
         eos_id, eos_mask = (self.eos_id, True) if ends else (None, None)
         return (
             truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
