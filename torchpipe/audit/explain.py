@@ -204,7 +204,7 @@ def _with_provenance(document: DocumentView, origin: Origin, made: Mapping[str, 
         told = trace[places[place]]
         asked_for, reason = told.trained, told.reason
         if asked_for != token.trained:
-            reason = _why_not_as_traced(document, place, asked_for)
+            reason = _why_not_as_traced(document, place, asked_for, cut)
             differ += place > 0
         explained.append(
             replace(token, kind=told.kind, message=told.message, part=told.part, proof=told.proof, reason=reason)
@@ -219,7 +219,9 @@ def _with_provenance(document: DocumentView, origin: Origin, made: Mapping[str, 
     )
 
 
-def _why_not_as_traced(document: DocumentView, place: int, asked_for: bool) -> str:
+def _why_not_as_traced(document: DocumentView, place: int, asked_for: bool, cut: Cut | None) -> str:
+    if place == 0 and asked_for and cut is not None and document.start == cut.start:
+        return "predicted at the end of the sample before" if cut.side is None else "what predicts it was cut away"
     if place == 0 and asked_for and document.start > 0:
         return "predicted at the end of the pack before"
     if place == 0 and asked_for:
