@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -336,6 +337,20 @@ def test_other_values_with_a_number_a_token_are_cut_along_and_the_rest_stays() -
     (sample,) = fitted(chat("Hi", "one two three four"), more, max_seq_len=16, overflow="truncate").samples
     assert sample["advantages"] == [float(place) for place in range(16)]
     assert (sample["id"], sample["tags"]) == (7, ["a"])
+
+
+def test_arrays_and_tuples_are_cut_too() -> None:
+    def arrays(sample: Mapping[str, Any]) -> dict[str, Any]:
+        made = tokenizer()(sample)
+        return {"tokens": np.array(made["tokens"]), "mask": tuple(made["mask"])}
+
+    messages = chat("Hi", "one two three four")
+    for side in ("right", "left"):
+        (expected,) = fitted(messages, max_seq_len=16, overflow="truncate", truncation_type=side).samples
+        (sample,) = fitted(messages, arrays, max_seq_len=16, overflow="truncate", truncation_type=side).samples
+        assert [list(sample[key]) for key in ("tokens", "mask", "labels")] == [
+            expected[key] for key in ("tokens", "mask", "labels")
+        ]
 
 
 def test_a_tokenizers_own_limit_is_put_aside_and_it_stays_as_it_is() -> None:

@@ -29,7 +29,7 @@ def cut_on_a_side(
         if lost_stop is not None and keep_stop and cut.stop > 1 and not mask[cut.stop - 2]:
             cut = replace(cut, stop_from=lost_stop)
     sample = whole.part(cut)
-    if cut.stop < len(tokens) and sample["tokens"]:
+    if cut.stop < len(tokens) and cut.stop > 0:
         # What the last kept position was to predict is gone.
         sample["labels"][-1] = IGNORE_INDEX
         if "loss_weights" in sample:

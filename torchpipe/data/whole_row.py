@@ -152,12 +152,11 @@ class WholeRow:
         """
         places = cut.places
         targets = places if cut.stop_from is None else [*places[:-2], cut.stop_from - 1, len(self.sample["tokens"]) - 1]
-        taken = {
-            key: [values[place] for place in (targets if key in ("labels", "loss_weights") else places)]
-            if self._is_per_token(values)
-            else values
-            for key, values in self.sample.items()
-        }
+        taken = dict(self.sample)
+        for key, values in self.sample.items():
+            if self._is_per_token(values):
+                kept = targets if key in ("labels", "loss_weights") else places
+                taken[key] = values[kept] if hasattr(values, "ndim") else [values[place] for place in kept]
         if self.num_images:
             whole = self.whole_images(cut)
             taken["encoder_input"] = _images(self.sample.get("encoder_input"), whole, self.num_images)
@@ -171,8 +170,10 @@ class WholeRow:
         return [n for n, (first, end) in enumerate(self.media_ranges) if cut.start <= first and end <= last]
 
     def _is_per_token(self, values: Any) -> bool:
+        if hasattr(values, "ndim"):
+            return values.ndim == 1 and len(values) == len(self.sample["tokens"])
         return (
-            isinstance(values, list)
+            isinstance(values, list | tuple)
             and len(values) == len(self.sample["tokens"])
             and all(isinstance(value, int | float) for value in values)
         )
