@@ -6,40 +6,14 @@ loop in :mod:`torchpipe.tokenizers.render`. What two families do differently is 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Literal
 
 from torchpipe.data.messages import ROLES
+from torchpipe.tokenizers.format_pieces import Control, Piece, Pieces, Slot
+from torchpipe.tokenizers.layout import Layout
 
+__all__ = ["ChatFormat", "Control", "DummyPrefix", "Piece", "Slot", "Whitespace"]
 
-@dataclass(frozen=True)
-class Control:
-    """A control token, by its text. It is written into a sample by id, never by encoding that text.
-
-    Attributes:
-        text: the token's text.
-        aliases: what other files of the family call the same token; the first of all that has an id is meant.
-    """
-
-    text: str
-    aliases: tuple[str, ...] = ()
-
-    def id_in(self, control_tokens: Mapping[str, int]) -> int | None:
-        """The token's id, None where it has none."""
-        return next((control_tokens[text] for text in (self.text, *self.aliases) if text in control_tokens), None)
-
-
-class Slot(Enum):
-    """A place in a format that each message fills."""
-
-    ROLE = "role"
-    """What the format calls the message's role, as text."""
-    ROLE_CONTROL = "role_control"
-    """The control token of that name."""
-
-
-Piece = Control | Slot | str
-"""A control token, a slot, or plain text."""
 
 Whitespace = Literal["keep", "strip", "strip_end_of_parts"]
 """What becomes of white space in content: all is kept; it is removed around the whole text; spaces are removed at the
@@ -48,6 +22,12 @@ end of each text part."""
 DummyPrefix = Literal["keep", "trim", "trim_within_exchange"]
 """What becomes of the space that a SentencePiece model puts before a text: it is kept; it is left out; it is left out
 of a message that goes on from another of the same exchange, unless that one ended in a space."""
+
+
+Oracle = Literal["golden", "publisher code", "torchtune", "template text with a stand-in vocabulary", "none"]
+"""What a row is compared with, token for token: stored samples that the publisher's own code or template made with the
+family's real tokenizer; that code itself; torchtune's ids; the text of the publisher's template, since the family's
+tokenizer is not at hand; nothing. A row with one of the last two is not proven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +53,7 @@ class ChatFormat:
         call_prefix, call_suffix: around the content of a message that calls a tool.
         turn_end: after a message that gives the floor back.
         turn_end_more: after a message that expects more from the same speaker (a tool call); None: as ``turn_end``.
+        headers, turn_ends: the ``header`` and ``turn_end`` of roles whose own differ.
         separator: after a turn that another one follows.
         separator_after_last: whether ``separator`` also follows the last turn.
         last_turn_end: after the last message, where that differs from ``turn_end``.
@@ -95,6 +76,10 @@ class ChatFormat:
         stop: the control tokens at which sampling stops.
         hint: a sentence that ``torchpipe explain`` shows where no prompt template is set; empty for none.
 
+        layout: where tools, calls, results, reasoning and the system's text go, in formats that have places for them;
+            None: the content of each message is written, one after another.
+        oracle: what the row is compared with; see ``docs/chat_formats.md``.
+
         image: what an image part of a message is written as, never trained; None where the family has no images. It
             is given the part, with all that a transform has added to it.
     """
@@ -113,6 +98,8 @@ class ChatFormat:
     call_suffix: tuple[Piece, ...] = ()
     turn_end: tuple[Piece, ...] = ()
     turn_end_more: tuple[Piece, ...] | None = None
+    headers: Mapping[str, Pieces] = field(default_factory=dict)
+    turn_ends: Mapping[str, Pieces] = field(default_factory=dict)
     separator: tuple[Piece, ...] = ()
     separator_after_last: bool = False
     last_turn_end: tuple[Piece, ...] | None = None
@@ -135,5 +122,8 @@ class ChatFormat:
     pad: Control
     stop: tuple[Control, ...]
     hint: str = ""
+
+    layout: Layout | None = None
+    oracle: Oracle = "torchtune"
 
     image: Callable[[Mapping[str, Any]], tuple[Piece, ...]] | None = None

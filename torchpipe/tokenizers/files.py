@@ -11,13 +11,14 @@ from torchpipe.tokenizers.families import FAMILIES
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend, parse_added_tokens
 from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend, is_sentencepiece
+from torchpipe.tokenizers.tekken import TekkenBackend, is_tekken
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 
 def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_path: str | Path | None = None) -> Backend:
     """The back end for a family's tokenizer file, told by how the file begins.
 
-    JSON opens a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
+    JSON opens a ``tekken.json`` or a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
     SentencePiece model, anything else tiktoken ranks.
 
     Raises:
@@ -28,7 +29,7 @@ def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_pat
     name = chat_format.name
     if path is None:
         raise ConfigError(f"The {name} tokenizer needs the path of its vocabulary file. Set it in the config.")
-    start = read_bytes(path, "tokenizer file", "Check tokenizer.path.", size=64)
+    start = read_bytes(path, "tokenizer file", "Check tokenizer.path.", size=4096)
     is_json = start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     if chat_format.files == "sentencepiece":
         if is_json or not is_sentencepiece(start):
@@ -43,18 +44,20 @@ def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_pat
             f"{path} is a SentencePiece model, and {name} reads tiktoken ranks, a tokenizer.json, or a vocab.json with "
             "its merges.txt. It is the tokenizer file of another family."
         )
-    backend = _open_byte_level(path, chat_format, is_json, merges_path)
+    backend = _open_byte_level(path, chat_format, start, merges_path)
     _refuse_other_family(backend, chat_format)
     return backend
 
 
 def _open_byte_level(
-    path: str | Path, chat_format: ChatFormat, is_json: bool, merges_path: str | Path | None
+    path: str | Path, chat_format: ChatFormat, start: bytes, merges_path: str | Path | None
 ) -> Backend:
     normalization = chat_format.normalization
     if merges_path is not None:
         return ByteLevelBackend(path, merges_path, chat_format.pattern, normalization=normalization)
-    if is_json:
+    if is_tekken(start):
+        return TekkenBackend(path)
+    if start.lstrip().startswith(b"{"):
         return HuggingFaceBackend(path)
     return TikTokenBackend(path, chat_format.pattern, normalization=normalization)
 

@@ -84,7 +84,7 @@ class ChatFormatTokenizer:
         self.truncation_type: Literal["left", "right"] = truncation_type
         self.mask_policy: MaskPolicy = mask_policy
         self.train_on = as_train_on(train_on)
-        if not self.train_on.reasoning:
+        if not self.train_on.reasoning and chat_format.layout is None:
             raise ConfigError(
                 f"train_on reasoning is False, and the {chat_format.name} format writes no reasoning apart from the "
                 "text. Leave it out, or use the model's chat template."

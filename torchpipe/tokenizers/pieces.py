@@ -50,7 +50,7 @@ class PieceEncoder:
         scheme: PrefixScheme = getattr(backend, "prefix_scheme", "never")
         at_start = go_on if scheme == "never" else backend.encode
         after_control = backend.encode if scheme == "always" else go_on
-        self._encoders = _Encoders(*map(_remembering, (at_start, after_control, go_on)))
+        self._encoders = _Encoders(*map(remembering, (at_start, after_control, go_on)))
         self._controls = {token_id: [token_id] for token_id in matcher.control_tokens.values()}
 
     def __reduce__(self) -> "tuple[type[PieceEncoder], tuple[ControlMatcher, Backend]]":
@@ -117,7 +117,7 @@ SHORT_TEXT = 32  # characters; what templates write between control tokens is mo
 _MOST_REMEMBERED = 10_000
 
 
-def _remembering(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
+def remembering(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
     """The encoder, with the ids of short texts at hand: what a template writes stands in every row."""
     known: dict[str, list[int]] = {}
 

@@ -1,11 +1,12 @@
 """What :func:`~torchpipe.tokenizers.render.render` wrote, told token by token."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import Origin, TokenTrace
-from torchpipe.tokenizers.render import Kind, MaskPolicy, Segment
+from torchpipe.tokenizers.kinds import Kind
+from torchpipe.tokenizers.render import MaskPolicy, Segment
 from torchpipe.tokenizers.token_mask import TRAINED_KINDS
 
 _UNTRAINED_ANYWAY = {
@@ -15,7 +16,11 @@ _UNTRAINED_ANYWAY = {
 
 
 def trace_segments(
-    segments: Sequence[Segment], messages: Sequence[Message], mask: Sequence[bool], policy: MaskPolicy
+    segments: Sequence[Segment],
+    messages: Sequence[Message],
+    mask: Sequence[bool],
+    policy: MaskPolicy,
+    lost: Mapping[int, Sequence[str]] | None = None,
 ) -> TokenTrace:
     """The provenance of a rendered conversation.
 
@@ -24,12 +29,17 @@ def trace_segments(
         messages: the same conversation.
         mask: of all tokens of the segments; True = not trained. It is what decides; this function finds the words.
         policy: the mask policy that made it.
+        lost: of messages, by index, what the format left out.
     """
-    return TokenTrace.from_runs(_runs(segments, messages, mask, policy))
+    return TokenTrace.from_runs(_runs(segments, messages, mask, policy, lost or {}))
 
 
 def _runs(
-    segments: Sequence[Segment], messages: Sequence[Message], mask: Sequence[bool], policy: MaskPolicy
+    segments: Sequence[Segment],
+    messages: Sequence[Message],
+    mask: Sequence[bool],
+    policy: MaskPolicy,
+    lost: Mapping[int, Sequence[str]],
 ) -> Iterator[tuple[Origin, int]]:
     start = 0
     parts = [_parts(message) for message in messages]
@@ -39,7 +49,8 @@ def _runs(
         stop = start + len(segment.token_ids)
         message = messages[segment.message] if segment.message >= 0 else None
         for masked, run in groupby(mask[start:stop]):
-            reason = _why_masked(segment.kind, message, policy) if masked else _why_trained(message)
+            lost_here = lost.get(segment.message, ())
+            reason = _why_masked(segment.kind, message, policy) if masked else _why_trained(message, lost_here)
             yield Origin(segment.kind.value, segment.message, not masked, reason, part), len(list(run))
         start = stop
 
@@ -64,7 +75,9 @@ def _why_masked(kind: Kind, message: Message | None, policy: MaskPolicy) -> str:
     return f"{_words(kind)} (mask_policy {policy})"
 
 
-def _why_trained(message: Message | None) -> str:
+def _why_trained(message: Message | None, lost: Sequence[str]) -> str:
+    if lost:
+        return f"message trained, unproved: the format left out its {' and '.join(lost)}"
     return "message trained" if message is not None else "belongs to the last message's turn"
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -10,7 +9,11 @@ from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
 from torchpipe.data.unwritable import refuse_unwritable, with_known_roles
 from torchpipe.errors import DataError, TokenizerError
+from torchpipe.tokenizers.arrange import arranged
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
+from torchpipe.tokenizers.conversation import Conversation
+from torchpipe.tokenizers.kinds import Kind
+from torchpipe.tokenizers.layout import Turn
 
 MaskPolicy = Literal["message", "sampled"]
 """Which tokens of a message that is to be trained are trained.
@@ -19,20 +22,6 @@ MaskPolicy = Literal["message", "sampled"]
 not the header, which the prompt already holds at inference, and not what stands between turns. Under both, what starts
 a document is not trained, nor what ends it after the turn's own end, nor what stands for an image.
 """
-
-
-class Kind(Enum):
-    """What a run of tokens is."""
-
-    DOCUMENT_START = "document_start"
-    HEADER = "header"
-    CALL_PREFIX = "call_prefix"
-    CONTENT = "content"
-    MEDIA = "media"
-    CALL_SUFFIX = "call_suffix"
-    TURN_END = "turn_end"
-    SEPARATOR = "separator"
-    DOCUMENT_END = "document_end"
 
 
 _SHORT_TEXT, _MAX_SHORT_TEXTS = 16, 1000
@@ -80,7 +69,8 @@ class FormatEncoder:
         self.result_prefix = self._fill(chat_format.result_prefix)
         self.next_result_prefix = self._fill((*chat_format.result_separator, *chat_format.result_prefix))
         self.result_suffix = self._fill(chat_format.result_suffix)
-        self.has_turns = bool(chat_format.header or chat_format.turn_end)
+        self.has_turns = bool(chat_format.header or chat_format.turn_end or chat_format.layout)
+        self.turn_ends = {role: self._fill(pieces) for role, pieces in chat_format.turn_ends.items()}
         self.trims = chat_format.dummy_prefix != "keep"
         self.trims_all = chat_format.dummy_prefix == "trim"
         self._reasoning = {control.text: self.control_id(control) for control in chat_format.reasoning}
@@ -91,8 +81,22 @@ class FormatEncoder:
     def header(self, role: str) -> list[int]:
         """Ids that open a message of ``role``. The list is shared: don't change it."""
         if role not in self._headers:
-            self._headers[role] = self._fill(self.chat_format.header, role)
+            self._headers[role] = self._fill(self.chat_format.headers.get(role, self.chat_format.header), role)
         return self._headers[role]
+
+    def header_of(self, message: Message | Turn) -> list[int]:
+        """Ids that open a message, or a turn that may have a header of its own."""
+        own = message.header if isinstance(message, Turn) else None
+        return self.header(message.role) if own is None else self._fill(own)
+
+    def end_of(self, message: Message | Turn) -> list[int]:
+        """Ids that end a message, or a turn that may have an end of its own."""
+        own = message.end if isinstance(message, Turn) else None
+        if own is not None:
+            return self._fill(own)
+        if message.role in self.turn_ends:
+            return self.turn_ends[message.role]
+        return self.turn_end if message.eot else self.turn_end_more
 
     def refuse_role(self, message: Message, index: int) -> None:
         """Raises the error of a message whose role has no place in the format.
@@ -106,11 +110,11 @@ class FormatEncoder:
             "with filter_fn."
         )
 
-    def is_result(self, message: Message) -> bool:
+    def is_result(self, message: Message | Turn) -> bool:
         """Whether the message is the result of a call, in a format that marks results."""
         return bool(self.result_prefix) and message.role in ("tool", "ipython")
 
-    def add_content(self, segments: list[Segment], message: Message, index: int, trim: bool) -> None:
+    def add_content(self, segments: list[Segment], message: Message | Turn, index: int, trim: bool) -> None:
         """Adds a message's texts and images in order. Texts with no image between them are taken together.
 
         Args:
@@ -122,6 +126,9 @@ class FormatEncoder:
         Raises:
             DataError: the message holds an image, and the format has no place for one.
         """
+        if isinstance(message, Turn):
+            segments += [Segment(kind, of, self._fill(pieces)) for kind, of, pieces in message.parts]
+            return
         texts = [part["content"] for part in message.content if part["type"] == "text"]
         if len(texts) == len(message.content):
             segments.append(Segment(Kind.CONTENT, index, self._texts(texts, message.role, trim)))
@@ -180,7 +187,8 @@ class FormatEncoder:
 
     def writes(self, token_id: int) -> bool:
         """Whether the id is among those that end a turn or a document."""
-        return any(token_id in ids for ids in (self.turn_end, self.last_turn_end, self.document_end))
+        ends = (self.turn_end, self.last_turn_end, self.document_end, *self.turn_ends.values())
+        return any(token_id in ids for ids in ends)
 
     def _with_reasoning(self, text: str) -> Iterator[int]:
         for piece in self._reasoning_split.split(text):
@@ -225,7 +233,12 @@ def _stripped(texts: Sequence[str]) -> list[str]:
 
 
 def render(
-    messages: Sequence[Message], encoder: FormatEncoder, *, add_start_tokens: bool = True, add_end_tokens: bool = True
+    messages: Sequence[Message],
+    encoder: FormatEncoder,
+    *,
+    add_start_tokens: bool = True,
+    add_end_tokens: bool = True,
+    conversation: Conversation | None = None,
 ) -> list[Segment]:
     """The conversation as segments, in order.
 
@@ -234,6 +247,7 @@ def render(
         encoder: the family, bound to a tokenizer.
         add_start_tokens: False leaves out what starts the first document.
         add_end_tokens: False leaves the last message open (no turn end, no document end), for a model to go on from.
+        conversation: the messages with what else a format with a layout writes; it takes the place of ``messages``.
 
     Raises:
         DataError: there are no messages, or one that the format can't write.
@@ -241,15 +255,23 @@ def render(
     chat_format = encoder.chat_format
     if not messages:
         raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
-    messages = with_known_roles(messages, chat_format.roles, format_name=chat_format.name)
     segments: list[Segment] = []
-    last = len(messages) - 1
-    before: Message | None = None
-    for index, message in enumerate(messages):
+    before: Message | Turn | None = None
+    turns: Sequence[Message | Turn]
+    if conversation is not None:
+        turns = arranged(conversation, chat_format)
+    else:
+        turns = with_known_roles(messages, chat_format.roles, format_name=chat_format.name)
+    last = len(turns) - 1
+    for position, message in enumerate(turns):
         from_assistant = message.role == "assistant"
-        if message.role not in chat_format.roles:
-            encoder.refuse_role(message, index)
-        refuse_unwritable(message, index, format_name=chat_format.name)
+        if isinstance(message, Turn):
+            index = message.message
+        else:
+            index = position
+            if message.role not in chat_format.roles:
+                encoder.refuse_role(message, index)
+            refuse_unwritable(message, index, format_name=chat_format.name)
         starts_exchange = before is None or before.role == "assistant"
         if starts_exchange and (add_start_tokens if before is None else chat_format.document_per_exchange):
             segments.append(Segment(Kind.DOCUMENT_START, -1, encoder.document_start))
@@ -257,9 +279,9 @@ def render(
             _open(segments, message, index, before, encoder)
         trim = encoder.trims and (encoder.trims_all or not (starts_exchange or _ends_in_space(before)))
         encoder.add_content(segments, message, index, trim)
-        if index < last:
+        if position < last:
             if encoder.has_turns or from_assistant:
-                _close(segments, message, index, messages[index + 1], encoder)
+                _close(segments, message, index, turns[position + 1], encoder)
         elif add_end_tokens:
             _end(segments, message, index, encoder)
         elif chat_format.closes_prompt and not from_assistant:
@@ -269,13 +291,13 @@ def render(
 
 
 def _open(
-    segments: list[Segment], message: Message, index: int, before: Message | None, encoder: FormatEncoder
+    segments: list[Segment], message: Message | Turn, index: int, before: Message | Turn | None, encoder: FormatEncoder
 ) -> None:
     """Adds what stands before a message's content."""
     is_result = encoder.is_result(message)
     shares_turn = is_result and before is not None and encoder.is_result(before)
     if not shares_turn:
-        segments.append(Segment(Kind.HEADER, index, encoder.header(message.role)))
+        segments.append(Segment(Kind.HEADER, index, encoder.header_of(message)))
     if is_result:
         prefix = encoder.next_result_prefix if shares_turn else encoder.result_prefix
         segments.append(Segment(Kind.HEADER, index, prefix))
@@ -284,24 +306,24 @@ def _open(
 
 
 def _close(
-    segments: list[Segment], message: Message, index: int, after: Message | None, encoder: FormatEncoder
+    segments: list[Segment], message: Message | Turn, index: int, after: Message | Turn | None, encoder: FormatEncoder
 ) -> None:
     """Adds what stands after the content of a message that the conversation goes on from."""
     _add_suffix(segments, message, index, encoder)
     if after is not None and encoder.is_result(message) and encoder.is_result(after):
         return
-    segments.append(Segment(Kind.TURN_END, index, encoder.turn_end if message.eot else encoder.turn_end_more))
+    segments.append(Segment(Kind.TURN_END, index, encoder.end_of(message)))
     if encoder.separator:
         segments.append(Segment(Kind.SEPARATOR, index, encoder.separator))
     if encoder.chat_format.document_per_exchange and message.role == "assistant":
         segments.append(_document_end(index, encoder))
 
 
-def _end(segments: list[Segment], message: Message, index: int, encoder: FormatEncoder) -> None:
+def _end(segments: list[Segment], message: Message | Turn, index: int, encoder: FormatEncoder) -> None:
     """Adds what stands after the content of the last message."""
     chat_format = encoder.chat_format
     _add_suffix(segments, message, index, encoder)
-    turn_end = encoder.turn_end if message.eot else encoder.turn_end_more
+    turn_end = encoder.end_of(message)
     if chat_format.last_turn_end is not None:
         turn_end = encoder.last_turn_end
     segments.append(Segment(Kind.TURN_END, index, turn_end))
@@ -311,7 +333,7 @@ def _end(segments: list[Segment], message: Message, index: int, encoder: FormatE
         segments.append(_document_end(index, encoder))
 
 
-def _add_suffix(segments: list[Segment], message: Message, index: int, encoder: FormatEncoder) -> None:
+def _add_suffix(segments: list[Segment], message: Message | Turn, index: int, encoder: FormatEncoder) -> None:
     if message.ipython:
         segments.append(Segment(Kind.CALL_SUFFIX, index, encoder.call_suffix))
     elif encoder.is_result(message):
@@ -324,6 +346,6 @@ def _document_end(index: int, encoder: FormatEncoder) -> Segment:
     return Segment(kind, message, encoder.document_end)
 
 
-def _ends_in_space(message: Message | None) -> bool:
+def _ends_in_space(message: Message | Turn | None) -> bool:
     """Whether the last text part ends in a space."""
-    return message is not None and bool(message.content) and message.content[-1]["content"].endswith(" ")
+    return isinstance(message, Message) and bool(message.content) and message.content[-1]["content"].endswith(" ")

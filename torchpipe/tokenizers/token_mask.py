@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from torchpipe.data.messages import Message
 from torchpipe.data.train_on import TrainOn
-from torchpipe.tokenizers.render import Kind, MaskPolicy, Segment
+from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind
+from torchpipe.tokenizers.render import MaskPolicy, Segment
 
-# Tuples: an enum's members hash slowly, and are compared by identity first.
-_SAMPLED = (Kind.CONTENT, Kind.TURN_END, Kind.CALL_PREFIX, Kind.CALL_SUFFIX)
 TRAINED_KINDS: Mapping[MaskPolicy, tuple[Kind, ...]] = {
-    "message": (*_SAMPLED, Kind.HEADER, Kind.SEPARATOR),
-    "sampled": _SAMPLED,
+    "message": (*SAMPLED_KINDS, Kind.HEADER, Kind.PREFILL, Kind.SEPARATOR),
+    "sampled": SAMPLED_KINDS,
 }
-_CALL_KINDS = (Kind.CALL_PREFIX, Kind.CALL_SUFFIX)
+_CALL_KINDS = (Kind.CALL_PREFIX, Kind.CALL_SUFFIX, Kind.TOOL_CALL)
 
 
 def tokens_and_mask(
@@ -44,6 +43,8 @@ def _take_away(mask: list[bool], segments: Sequence[Segment], messages: Sequence
             counts = train_on.ends(is_last=index == last_trained)
         elif kind is Kind.CONTENT:  # a message with ipython=True is a call as a whole
             counts = train_on.trains("tool_calls" if messages[index].ipython else "answer")
+        elif kind is Kind.REASONING:
+            counts = train_on.reasoning
         else:
             counts = kind not in _CALL_KINDS or train_on.tool_calls
         if not counts:

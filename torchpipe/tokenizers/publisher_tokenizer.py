@@ -1,0 +1,206 @@
+"""The tokenizer of the formats that publishers' own code and templates write: tools, calls, results and reasoning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
+
+from torchpipe.data.masking import mask_messages
+from torchpipe.data.messages import Message
+from torchpipe.data.openai_dicts import from_openai
+from torchpipe.data.trace import TokenTrace
+from torchpipe.data.train_on import TrainOn
+from torchpipe.errors import ColumnError, ConfigError
+from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.conversation import Conversation, OnLost, check_on_unproved, checked_options, tools_of
+from torchpipe.tokenizers.joined_text import as_text, encode_joined
+from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
+from torchpipe.tokenizers.pieces import remembering
+from torchpipe.tokenizers.provenance import trace_segments
+from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, Segment, render
+from torchpipe.tokenizers.token_mask import tokens_and_mask
+
+AnyMessage = Message | Mapping[str, Any]
+
+
+class PublisherFormatTokenizer(ChatFormatTokenizer):
+    """A :class:`~torchpipe.data.protocols.ModelTokenizer` for a row of the table that has a layout.
+
+    Text never becomes a control token, whether it is content, an argument of a call, a result or a tool's schema. What
+    stands between two control tokens is encoded as one text, as a server does, and cut where a prompt ends.
+
+    Args:
+        backend: ordinary text to ids.
+        chat_format: how the family writes a conversation.
+        special_tokens, max_seq_len, truncation_type: see :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
+        mask_policy: ``"sampled"`` trains what the model itself would write, and is the default here.
+        train_on: which parts of a trained message count; see :class:`~torchpipe.data.train_on.TrainOn`.
+        on_unproved: what becomes of a row of which the format leaves something out; see
+            :data:`~torchpipe.tokenizers.conversation.OnLost`.
+        options: what the format's layout lets a caller set: a date, a default prompt.
+
+    Raises:
+        TokenizerError: a control token of the format has no id.
+        ConfigError: an argument is not possible, the format has no such option, or no layout.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        chat_format: ChatFormat,
+        *,
+        special_tokens: Mapping[str, int] | None = None,
+        max_seq_len: int | None = None,
+        truncation_type: Literal["left", "right"] = "right",
+        mask_policy: MaskPolicy = "sampled",
+        train_on: TrainOn | Mapping[str, Any] | None = None,
+        on_unproved: OnLost = "refuse",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if chat_format.layout is None:
+            raise ConfigError(
+                f"The {chat_format.name} format has no layout of tools, calls and reasoning. Use its own builder in "
+                "torchpipe.models."
+            )
+        super().__init__(
+            backend,
+            chat_format,
+            special_tokens=special_tokens,
+            max_seq_len=max_seq_len,
+            truncation_type=truncation_type,
+            mask_policy=mask_policy,
+            train_on=train_on,
+        )
+        self.on_unproved = check_on_unproved(on_unproved)
+        self.options = checked_options(options or {}, chat_format.layout.options, chat_format.name)
+        self._part_join = chat_format.layout.part_join
+        self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
+        self._encode_text = remembering(backend.encode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_encode_text"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._encode_text = remembering(self.backend.encode)
+
+    @overload
+    def tokenize_messages(
+        self,
+        messages: Sequence[AnyMessage],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[False] = False,
+    ) -> tuple[list[int], list[bool]]: ...
+
+    @overload
+    def tokenize_messages(
+        self,
+        messages: Sequence[AnyMessage],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: Literal[True],
+    ) -> tuple[list[int], list[bool], TokenTrace]: ...
+
+    def tokenize_messages(
+        self,
+        messages: Sequence[AnyMessage],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        add_start_tokens: bool = True,
+        add_end_tokens: bool = True,
+        add_eos: bool | None = None,
+        trace: bool = False,
+    ) -> tuple[list[int], list[bool]] | tuple[list[int], list[bool], TokenTrace]:
+        """Ids and mask of a conversation, cut to ``max_seq_len``.
+
+        Args:
+            messages: the conversation, or its turns as OpenAI's dicts, of which the assistant's are trained.
+            tools: what the assistant may call: OpenAI's dicts, or JSON text of a list of them.
+            add_generation_prompt: True ends with what stands before a reply; nothing is trained then.
+            add_start_tokens: False leaves out what starts the document.
+            add_end_tokens: False leaves the last message open, for a model to go on from.
+            add_eos: another name for ``add_end_tokens``.
+            trace: True adds where each token comes from.
+
+        Returns:
+            tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
+
+        Raises:
+            DataError: the format has no place for something, or would lose it and ``on_unproved`` is ``"refuse"``.
+        """
+        ends = (add_end_tokens if add_eos is None else add_eos) and not add_generation_prompt
+        known = [message if isinstance(message, Message) else None for message in messages]
+        read = [
+            message if message is not None else from_openai(turn, index=index)  # pyright: ignore[reportArgumentType]
+            for index, (turn, message) in enumerate(zip(messages, known, strict=True))
+        ]
+        if not any(known):
+            mask_messages(read, "train_on_assistant")
+        segments, lost = self._render(read, tools, add_generation_prompt, add_start_tokens, ends)
+        full, full_mask = tokens_and_mask(segments, read, self.mask_policy, self.train_on)
+        if add_generation_prompt:
+            full_mask = [True] * len(full)
+        tokens, mask = self._truncate(full, full_mask, ends)
+        if not trace:
+            return tokens, mask
+        last = len(tokens) - 1
+        replaced = last >= 0 and (full[last], full_mask[last]) != (tokens[last], mask[last])
+        traced = trace_segments(segments, read, full_mask, self.mask_policy, lost)
+        return tokens, mask, traced.truncate(
+            self.max_seq_len, self.truncation_type, end_trained=not mask[last] if replaced else None
+        )
+
+    def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
+        """The sample with ``messages`` and ``tools`` replaced by ``tokens`` and ``mask`` (True = not trained).
+
+        For inference, what stands before a reply ends the tokens, or the last message of the assistant is left open.
+        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many.
+
+        Raises:
+            ColumnError: there are no ``messages``.
+            DataError: the format has no place for something of the row.
+        """
+        if "messages" not in sample:
+            raise ColumnError(
+                f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
+                "return them."
+            )
+        rest = {key: value for key, value in sample.items() if key not in ("messages", "tools")}
+        messages = sample["messages"]
+        prompts = inference and messages[-1].role != "assistant"
+        segments, _ = self._render(messages, sample.get("tools"), prompts, True, not inference)
+        tokens, mask = tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
+        kept, kept_mask = self._truncate(tokens, [True] * len(tokens) if prompts else mask, not inference)
+        if len(kept) < len(tokens):
+            rest["num_truncated"] = len(tokens) - len(kept)
+        return {**rest, "tokens": kept, "mask": kept_mask}
+
+    def _render(
+        self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
+    ) -> tuple[list[Segment], dict[int, list[str]]]:
+        conversation = Conversation(
+            messages=messages,
+            tools=tools_of(tools),
+            options=self.options,
+            format_name=self.chat_format.name,
+            on_unproved=self.on_unproved,
+            adds_prompt=prompts,
+            part_join=self._part_join,
+        )
+        segments = render(
+            messages,
+            self._encoder,
+            add_start_tokens=add_start_tokens,
+            add_end_tokens=add_end_tokens,
+            conversation=conversation,
+        )
+        return encode_joined(segments, messages, self._encode_text), conversation.lost
