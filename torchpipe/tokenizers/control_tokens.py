@@ -177,3 +177,21 @@ TEKKEN_CONTROL_TOKENS: tuple[str, ...] = (
     "[/SYSTEM_PROMPT]",
     "[TOOL_CONTENT]",
 )
+
+# https://github.com/openai/harmony (Apache-2.0): ids 199998 to 201087 of the encoding o200k_harmony.
+_GPT_OSS_NAMED = {
+    199_998: "<|startoftext|>",
+    199_999: "<|endoftext|>",
+    200_002: "<|return|>",
+    200_003: "<|constrain|>",
+    200_005: "<|channel|>",
+    200_006: "<|start|>",
+    200_007: "<|end|>",
+    200_008: "<|message|>",
+    200_012: "<|call|>",
+    200_018: "<|endofprompt|>",
+}
+GPT_OSS_CONTROL_TOKENS: tuple[str, ...] = tuple(
+    _GPT_OSS_NAMED.get(token_id, f"<|reserved_{token_id}|>") for token_id in range(199_998, 201_088)
+)
+GPT_OSS_PATTERN = LLAMA4_PATTERN

@@ -92,8 +92,13 @@ class Conversation:
             self.refuse(index, "is the result of a call, and neither 'name' nor 'tool_call_id' says of which")
         return named[-1]
 
-    def lose(self, index: int, what: str) -> None:
+    def lose(self, index: int, what: str, *, instead: str = "take it out in a message_transform") -> None:
         """Notes that the format leaves something of a message out.
+
+        Args:
+            index: the message.
+            what: what is left out.
+            instead: what one can do about it.
 
         Raises:
             DataError: nothing may be lost.
@@ -101,7 +106,7 @@ class Conversation:
         if self.on_unproved == "refuse":
             raise DataError(
                 f"Message {index} ({self.messages[index].role}): the {self.format_name} format leaves its {what} out. "
-                "Take it out in a message_transform, drop the row with filter_fn, or set on_unproved='common_prefix' "
+                f"{instead[:1].upper()}{instead[1:]}, drop the row with filter_fn, or set on_unproved='common_prefix' "
                 "to write what the publisher's own code writes."
             )
         self.lost.setdefault(index, []).append(what)

@@ -10,6 +10,7 @@ class Kind(Enum):
     HEADER = "header"
     PREFILL = "prefill"
     TOOLS = "tools"
+    CHANNEL = "channel"
     CALL_PREFIX = "call_prefix"
     REASONING = "reasoning"
     CONTENT = "content"
@@ -25,6 +26,7 @@ class Kind(Enum):
 SAMPLED_KINDS = (
     Kind.CONTENT,
     Kind.TURN_END,
+    Kind.CHANNEL,
     Kind.CALL_PREFIX,
     Kind.CALL_SUFFIX,
     Kind.REASONING,

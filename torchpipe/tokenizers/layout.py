@@ -4,7 +4,7 @@ A :class:`Layout` is the part of a :class:`~torchpipe.tokenizers.chat_format.Cha
 without one write the text of each message, one after another.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -121,7 +121,7 @@ class Layout:
     write_result: Callable[[Conversation, int], Pieces] = write_result_text
     header_after_result: bool = True
 
-    assistant_turns: Callable[[Conversation, int], tuple[Turn, ...]] | None = None
+    assistant_turns: Callable[[Conversation, int], Iterable[Turn]] | None = None
     result_turn: Callable[[Conversation, int], Turn] | None = None
     prompt: Callable[[Conversation, int | None], Pieces] | None = None
 

@@ -15,13 +15,10 @@ from torchpipe.tokenizers.conversation import Conversation
 from torchpipe.tokenizers.format_pieces import Pieces
 from torchpipe.tokenizers.kinds import Kind
 from torchpipe.tokenizers.layout import Layout, Part
+from torchpipe.tokenizers.publisher_formats.json_text import to_json
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9]{9}")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _parsed(text: str) -> Any:
@@ -38,25 +35,25 @@ def _arguments(call: ToolCall) -> Any:
 
 def write_call_v2(call: ToolCall) -> Pieces:
     """Name and arguments."""
-    return (_json({"name": call.name, "arguments": _arguments(call)}),)
+    return (to_json({"name": call.name, "arguments": _arguments(call)}),)
 
 
 def write_call_v3(call: ToolCall) -> Pieces:
     """Name, arguments and, where there is one, the id."""
     id_ = {} if call.id is None else {"id": call.id}
-    return (_json({"name": call.name, "arguments": _arguments(call), **id_}),)
+    return (to_json({"name": call.name, "arguments": _arguments(call), **id_}),)
 
 
 def write_result_v2(conversation: Conversation, index: int) -> Pieces:
     """A list of one result, which has the tool's name."""
     name = conversation.messages[index].name
-    return (_json([{"name": name, "content": _parsed(conversation.text(index) or "{}")}]),)
+    return (to_json([{"name": name, "content": _parsed(conversation.text(index) or "{}")}]),)
 
 
 def write_result_v3(conversation: Conversation, index: int) -> Pieces:
     """The result, which has the call's id."""
     id_ = conversation.messages[index].tool_call_id
-    return (_json({"content": _parsed(conversation.text(index) or "{}"), "call_id": id_}),)
+    return (to_json({"content": _parsed(conversation.text(index) or "{}"), "call_id": id_}),)
 
 
 def write_result_v7(conversation: Conversation, index: int) -> Pieces:
@@ -76,7 +73,7 @@ def write_tools(conversation: Conversation) -> Pieces:
             "parameters": function.get("parameters") or {},
         }
         tools.append({"type": "function", "function": described})
-    return (Control("[AVAILABLE_TOOLS]"), _json(tools), Control("[/AVAILABLE_TOOLS]"))
+    return (Control("[AVAILABLE_TOOLS]"), to_json(tools), Control("[/AVAILABLE_TOOLS]"))
 
 
 def write_reply(conversation: Conversation, index: int) -> tuple[Part, ...]:
