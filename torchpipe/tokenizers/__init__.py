@@ -7,7 +7,9 @@ from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Slot
+from torchpipe.tokenizers.chat_format_tokenizer import chat_format_tokenizer
 from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
+from torchpipe.tokenizers.conversation import OnLost
 from torchpipe.tokenizers.families import FAMILIES, LLAMA3
 from torchpipe.tokenizers.family_tokenizer import FamilyTokenizer
 from torchpipe.tokenizers.files import open_backend, read_special_tokens
@@ -15,6 +17,8 @@ from torchpipe.tokenizers.hf_files import HuggingFaceFiles, read_hf_files
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
 from torchpipe.tokenizers.pieces import PieceEncoder, encode_pieces
+from torchpipe.tokenizers.publisher_formats import PUBLISHER_FORMATS
+from torchpipe.tokenizers.publisher_tokenizer import PublisherFormatTokenizer
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tekken import TekkenBackend
@@ -28,6 +32,7 @@ __all__ = [
     "FAMILIES",
     "GPT2_PATTERN",
     "LLAMA3",
+    "PUBLISHER_FORMATS",
     "Backend",
     "ByteLevelBackend",
     "ChatFormat",
@@ -40,14 +45,17 @@ __all__ = [
     "HuggingFaceFiles",
     "HuggingFaceModelTokenizer",
     "MaskPolicy",
+    "OnLost",
     "PieceEncoder",
     "PromptTemplateLike",
+    "PublisherFormatTokenizer",
     "SentencePieceBackend",
     "Slot",
     "TekkenBackend",
     "TikTokenBackend",
     "TokenFlags",
     "TokenizedConversation",
+    "chat_format_tokenizer",
     "encode_pieces",
     "load_backend",
     "open_backend",
