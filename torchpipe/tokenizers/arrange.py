@@ -36,7 +36,14 @@ def arranged(conversation: Conversation, chat_format: ChatFormat) -> list[Turn]:
 def _check(conversation: Conversation, chat_format: ChatFormat, layout: Layout) -> None:
     name = chat_format.name
     if conversation.tools and layout.tools is None:
-        raise DataError(f"The row offers tools, and the {name} format has no place for tools. Drop it with filter_fn.")
+        raise DataError(
+            f"The row offers tools, and the {name} format has no place for them. Drop it with filter_fn, or write the "
+            "tools into the system's text in a message_transform."
+        )
+    if conversation.tools and layout.tools == "lost":
+        conversation.lose_tools()
+    if conversation.tools and layout.tools in ("first_user", "last_user") and conversation.first_user < 0:
+        raise DataError(f"The row offers tools, and no message of the user, in which the {name} format writes them.")
     for index, message in enumerate(conversation.messages):
         role = message.role
         if role not in chat_format.roles:
@@ -48,7 +55,7 @@ def _check(conversation: Conversation, chat_format: ChatFormat, layout: Layout) 
             conversation.lose(index, "name")
         if message.ipython:
             conversation.refuse(index, "is a call as text (ipython=True): give the call as 'tool_calls'")
-        if message.tool_calls and layout.tools is None:
+        if message.tool_calls and layout.write_call is None and layout.assistant_turns is None:
             conversation.refuse(index, "calls tools, for which there is no place")
         if role == "assistant":
             _check_reply(conversation, index, layout)
@@ -137,7 +144,7 @@ def _system_in_user(conversation: Conversation, layout: Layout) -> Iterator[Part
     for index, message in enumerate(conversation.messages):
         if message.role in SYSTEM_ROLES and conversation.text(index):
             yield Part(Kind.CONTENT, index, (conversation.text(index),))
-            yield Part(Kind.SEPARATOR, index, (layout.text_join or "",))
+            yield Part(Kind.SEPARATOR, index, (layout.system_join,))
 
 
 def _assistant_turns(conversation: Conversation, index: int, layout: Layout) -> Iterator[Turn]:

@@ -31,6 +31,7 @@ class Conversation:
         on_unproved: see :data:`OnLost`.
         adds_prompt: whether the conversation ends where a model goes on.
         part_join: what joins the text parts of one message.
+        strips, strips_system: whether texts, and those of the system, lose the white space around them.
         lost: what was left out, by message; filled while the conversation is written.
     """
 
@@ -41,6 +42,8 @@ class Conversation:
     on_unproved: OnLost = "refuse"
     adds_prompt: bool = False
     part_join: str = ""
+    strips: bool = False
+    strips_system: bool = False
     lost: dict[int, list[str]] = field(default_factory=dict)
 
     def text(self, index: int) -> str:
@@ -49,12 +52,14 @@ class Conversation:
         Raises:
             DataError: the message holds an image.
         """
-        content = self.messages[index].content
-        if len(content) == 1 and content[0]["type"] == "text":
-            return content[0]["content"]
+        message = self.messages[index]
+        content = message.content
         if any(part["type"] != "text" for part in content):
             self.refuse(index, "holds an image, and the format writes text alone")
-        return self.part_join.join(part["content"] for part in content)
+        text = content[0]["content"] if len(content) == 1 else self.part_join.join(part["content"] for part in content)
+        if message.role in RESULT_ROLES:
+            return text
+        return text.strip() if (self.strips_system if message.role in SYSTEM_ROLES else self.strips) else text
 
     @cached_property
     def first_user(self) -> int:
@@ -110,6 +115,19 @@ class Conversation:
                 "to write what the publisher's own code writes."
             )
         self.lost.setdefault(index, []).append(what)
+
+    def lose_tools(self) -> None:
+        """Notes that the format says nothing of the tools.
+
+        Raises:
+            DataError: nothing may be lost.
+        """
+        if self.on_unproved == "refuse":
+            raise DataError(
+                f"The row offers tools, and the {self.format_name} format leaves them out. Write them into the "
+                "system's text in a message_transform, drop the row with filter_fn, or set "
+                "on_unproved='common_prefix' to write what the publisher's own template writes."
+            )
 
     def refuse(self, index: int, why: str) -> NoReturn:
         """Raises the error of a message that the format has no place for.

@@ -44,6 +44,9 @@ class Turn(NamedTuple):
 Place = Literal["turn", "first_user", "last_user"]
 """A turn of its own, or inside the first or last turn of the user."""
 
+ToolPlace = Literal["turn", "first_user", "last_user", "lost"]
+"""The same, or nowhere: the template says nothing of tools."""
+
 
 def write_text(conversation: Conversation, index: int) -> tuple[Part, ...]:
     """The text of a message as it is; reasoning is lost."""
@@ -67,19 +70,20 @@ class Layout:
         check: raises the errors of what the publisher's code refuses; None: nothing more than the fields here say.
 
         opening: what stands before the first turn, given the conversation.
-        system: where the system's text goes. Inside a user's turn, ``text_join`` follows it.
+        system: where the system's text goes. Inside a user's turn, ``system_join`` follows it.
+        strips, strips_system: whether texts, and those of the system, lose the white space that they begin and end with.
         system_parts: what stands in the system's turn, given the conversation and the index of its message, None where
             there is none; no parts, no turn. None: the message's text.
         part_join: what joins the text parts of one message.
         text_join: what joins the texts of several messages that share a turn; None: they don't share one.
 
-        tools: where the tools go; None refuses tools and calls. "turn" is that of the system, whose ``system_parts``
+        tools: where the tools go; None refuses them. "turn" is that of the system, whose ``system_parts``
             write them.
         write_tools: how they are written.
         tools_before_header: whether they stand before the header of the user's turn, not behind it.
 
         reply: how reasoning and text of an assistant's message are written; it says what is lost.
-        write_call: how one call is written, between the format's ``call_prefix`` and ``call_suffix``.
+        write_call: how one call is written; None refuses calls.
         calls_prefix, call_join, calls_suffix: before, between and after the calls of a message.
         call_after_text: between the text of a message and its calls.
         parallel_calls: whether a message may hold several calls.
@@ -100,11 +104,14 @@ class Layout:
 
     opening: Callable[[Conversation], Pieces] | None = None
     system: Place = "turn"
+    system_join: str = "\n\n"
+    strips: bool = False
+    strips_system: bool | None = None
     system_parts: Callable[[Conversation, int | None], tuple[Part, ...]] | None = None
     part_join: str = ""
     text_join: str | None = None
 
-    tools: Place | None = None
+    tools: ToolPlace | None = None
     write_tools: Callable[[Conversation], Pieces] | None = None
     tools_before_header: bool = False
 

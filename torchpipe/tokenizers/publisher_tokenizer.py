@@ -72,7 +72,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         )
         self.on_unproved = check_on_unproved(on_unproved)
         self.options = checked_options(options or {}, chat_format.layout.options, chat_format.name)
-        self._part_join = chat_format.layout.part_join
+        self._layout = chat_format.layout
         self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
         self._encode_text = remembering(backend.encode)
 
@@ -187,6 +187,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
     def _render(
         self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
     ) -> tuple[list[Segment], dict[int, list[str]]]:
+        layout = self._layout
         conversation = Conversation(
             messages=messages,
             tools=tools_of(tools),
@@ -194,7 +195,9 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             format_name=self.chat_format.name,
             on_unproved=self.on_unproved,
             adds_prompt=prompts,
-            part_join=self._part_join,
+            part_join=layout.part_join,
+            strips=layout.strips,
+            strips_system=layout.strips if layout.strips_system is None else layout.strips_system,
         )
         segments = render(
             messages,
