@@ -1,4 +1,4 @@
-"""Writes harmony_goldens.json with openai-harmony 0.0.8, in an environment of its own (pytest does not collect this file).
+"""Writes harmony_goldens.json with openai-harmony 0.0.8, in an environment of its own; pytest doesn't collect this.
 
     pip install openai-harmony==0.0.8
     TIKTOKEN_ENCODINGS_BASE=<folder of o200k_base.tiktoken> python tests/parity/make_harmony_goldens.py
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import openai_harmony as harmony
+import openai_harmony as harmony  # pyright: ignore[reportMissingImports]
 
 _ENCODING = harmony.load_harmony_encoding(harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
 _OBJECT = {"type": "object"}

@@ -120,9 +120,7 @@ def _system_turns(conversation: Conversation, index: int, layout: Layout) -> Ite
     yield Turn("system", index, parts)
 
 
-def _user_turns(
-    conversation: Conversation, run: range, chat_format: ChatFormat, layout: Layout
-) -> Iterator[Turn]:
+def _user_turns(conversation: Conversation, run: range, chat_format: ChatFormat, layout: Layout) -> Iterator[Turn]:
     places = {"first_user": conversation.first_user in run, "last_user": conversation.last_user in run}
     parts: list[Part] = []
     if conversation.tools and layout.tools is not None and places.get(layout.tools) and layout.write_tools is not None:
@@ -163,7 +161,7 @@ def _assistant_turns(conversation: Conversation, index: int, layout: Layout) -> 
     elif layout.prompt is not None:
         parts.append(Part(Kind.PREFILL, index, layout.prompt(conversation, index)))
     parts += reply_parts(conversation, index, layout)
-    yield Turn("assistant", index, tuple(parts), header)
+    yield Turn("assistant", index, tuple(parts), header, eot=not message.tool_calls)
 
 
 def reply_parts(conversation: Conversation, index: int, layout: Layout) -> Iterator[Part]:
@@ -176,7 +174,11 @@ def reply_parts(conversation: Conversation, index: int, layout: Layout) -> Itera
         texts = layout.reply(conversation, index)
     yield from texts
     if calls:
-        yield Part(Kind.TOOL_CALL, index, _calls(conversation, index, layout, after_text=bool(texts)))
+        yield Part(
+            Kind.TOOL_CALL,
+            index,
+            _calls(conversation, index, layout, after_text=any(part.kind is Kind.CONTENT for part in texts)),
+        )
 
 
 def _calls(conversation: Conversation, index: int, layout: Layout, *, after_text: bool) -> Pieces:

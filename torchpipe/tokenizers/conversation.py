@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn, cast, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import RESULT_ROLES, Message
@@ -195,4 +195,4 @@ def check_on_unproved(value: str) -> OnLost:
             f"on_unproved is {value!r}. A format of the table can {' or '.join(map(repr, get_args(OnLost)))}; a chat "
             "template can also split and drop."
         )
-    return value  # pyright: ignore[reportReturnType]
+    return cast("OnLost", value)

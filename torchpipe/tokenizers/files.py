@@ -18,8 +18,8 @@ from torchpipe.tokenizers.tiktoken import TikTokenBackend
 def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_path: str | Path | None = None) -> Backend:
     """The back end for a family's tokenizer file, told by how the file begins.
 
-    JSON opens a ``tekken.json`` or a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf message a
-    SentencePiece model, anything else tiktoken ranks.
+    JSON opens a ``tekken.json`` or a ``tokenizer.json`` (a ``vocab.json`` where ``merges_path`` is given), a protobuf
+    message a SentencePiece model, anything else tiktoken ranks.
 
     Raises:
         SourceError: there is no such file.

@@ -15,7 +15,9 @@ def as_text(text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
     return cast("list[int]", [text])
 
 
-def encode_joined(segments: Sequence[Segment], messages: Sequence[Message], encode: Encode) -> list[Segment]:
+def encode_joined(
+    segments: Sequence[Segment], messages: Sequence[Message], encode: Encode, *, joins: bool = True
+) -> list[Segment]:
     """The segments with ids in place of text.
 
     Text is cut at control tokens, and where the prompt of an assistant's turn ends and the model samples: a server
@@ -25,6 +27,7 @@ def encode_joined(segments: Sequence[Segment], messages: Sequence[Message], enco
         segments: segments whose ids are control tokens' ids and texts, mixed.
         messages: the messages that they are of.
         encode: ordinary text to ids.
+        joins: False cuts text between segments, too.
     """
     joiner = _Joiner(encode)
     sampled_before = False
@@ -33,7 +36,7 @@ def encode_joined(segments: Sequence[Segment], messages: Sequence[Message], enco
         if not pieces:
             continue
         sampled = kind in SAMPLED_KINDS and index >= 0 and messages[index].role == "assistant"
-        if sampled and not sampled_before:
+        if not joins or (sampled and not sampled_before):
             joiner.flush()
         for piece in pieces:
             if isinstance(piece, str):

@@ -30,6 +30,7 @@ class Turn(NamedTuple):
         message: the message that header and end belong to, -1 for none.
         parts: what stands between them.
         header, end: other ones than the role's.
+        eot: False where the turn calls a tool; see ``turn_end_more`` of the format.
     """
 
     role: str
@@ -69,9 +70,12 @@ class Layout:
         options: names of what a caller may set, with their defaults.
         check: raises the errors of what the publisher's code refuses; None: nothing more than the fields here say.
 
+        joins_texts: whether text between two control tokens is encoded as one, as of templates; False: header, text and
+            calls each by themselves.
         opening: what stands before the first turn, given the conversation.
         system: where the system's text goes. Inside a user's turn, ``system_join`` follows it.
-        strips, strips_system: whether texts, and those of the system, lose the white space that they begin and end with.
+        strips, strips_system: whether texts, and those of the system, lose the white space around them; None: as
+            ``strips``.
         system_parts: what stands in the system's turn, given the conversation and the index of its message, None where
             there is none; no parts, no turn. None: the message's text.
         part_join: what joins the text parts of one message.
@@ -102,6 +106,7 @@ class Layout:
     options: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Conversation], None] | None = None
 
+    joins_texts: bool = True
     opening: Callable[[Conversation], Pieces] | None = None
     system: Place = "turn"
     system_join: str = "\n\n"
@@ -131,4 +136,3 @@ class Layout:
     assistant_turns: Callable[[Conversation, int], Iterable[Turn]] | None = None
     result_turn: Callable[[Conversation, int], Turn] | None = None
     prompt: Callable[[Conversation, int | None], Pieces] | None = None
-

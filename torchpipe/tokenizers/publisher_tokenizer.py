@@ -1,13 +1,15 @@
 """The tokenizer of the formats that publishers' own code and templates write: tools, calls, results and reasoning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, overload
 
-from torchpipe.data.masking import mask_messages
+from torchpipe.data.loss_weights import are_weighted, token_weights
 from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import from_openai
+from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.train_on import TrainOn
+from torchpipe.data.unwritable import with_known_roles
 from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
@@ -70,7 +72,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             mask_policy=mask_policy,
             train_on=train_on,
         )
-        self.on_unproved = check_on_unproved(on_unproved)
+        self.on_unproved: OnLost = check_on_unproved(on_unproved)
         self.options = checked_options(options or {}, chat_format.layout.options, chat_format.name)
         self._layout = chat_format.layout
         self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
@@ -138,13 +140,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             DataError: the format has no place for something, or would lose it and ``on_unproved`` is ``"refuse"``.
         """
         ends = (add_end_tokens if add_eos is None else add_eos) and not add_generation_prompt
-        known = [message if isinstance(message, Message) else None for message in messages]
-        read = [
-            message if message is not None else from_openai(turn, index=index)  # pyright: ignore[reportArgumentType]
-            for index, (turn, message) in enumerate(zip(messages, known, strict=True))
-        ]
-        if not any(known):
-            mask_messages(read, "train_on_assistant")
+        read = _read(messages)
         segments, lost = self._render(read, tools, add_generation_prompt, add_start_tokens, ends)
         full, full_mask = tokens_and_mask(segments, read, self.mask_policy, self.train_on)
         if add_generation_prompt:
@@ -155,15 +151,31 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         last = len(tokens) - 1
         replaced = last >= 0 and (full[last], full_mask[last]) != (tokens[last], mask[last])
         traced = trace_segments(segments, read, full_mask, self.mask_policy, lost)
-        return tokens, mask, traced.truncate(
-            self.max_seq_len, self.truncation_type, end_trained=not mask[last] if replaced else None
+        return (
+            tokens,
+            mask,
+            traced.truncate(self.max_seq_len, self.truncation_type, end_trained=not mask[last] if replaced else None),
         )
+
+    def render_text(
+        self, messages: Sequence[AnyMessage], tools: Any = None, add_generation_prompt: bool = False
+    ) -> str:
+        """The text that the publisher's template would write, control tokens spelled out.
+
+        It is for reading and comparing; ids are not made from it, since content may spell control tokens as well.
+        Arguments and errors are those of :meth:`tokenize_messages`.
+        """
+        read = _read(messages)
+        segments, _ = self._segments(read, tools, add_generation_prompt, True, not add_generation_prompt)
+        pieces = [piece for segment in segments for piece in segment.token_ids]
+        return "".join(piece if isinstance(piece, str) else self._control_texts[piece] for piece in pieces)
 
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
         """The sample with ``messages`` and ``tools`` replaced by ``tokens`` and ``mask`` (True = not trained).
 
         For inference, what stands before a reply ends the tokens, or the last message of the assistant is left open.
-        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many.
+        Where tokens had to be cut to ``max_seq_len``, ``num_truncated`` says how many. Where messages have weights
+        that a mask can't say, ``token_weights`` has a float for each token.
 
         Raises:
             ColumnError: there are no ``messages``.
@@ -176,23 +188,33 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             )
         rest = {key: value for key, value in sample.items() if key not in ("messages", "tools")}
         messages = sample["messages"]
-        prompts = inference and messages[-1].role != "assistant"
+        prompts = inference and bool(messages) and messages[-1].role != "assistant"
         segments, _ = self._render(messages, sample.get("tools"), prompts, True, not inference)
         tokens, mask = tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
         kept, kept_mask = self._truncate(tokens, [True] * len(tokens) if prompts else mask, not inference)
         if len(kept) < len(tokens):
             rest["num_truncated"] = len(tokens) - len(kept)
+        if are_weighted(messages):
+            weights = token_weights(messages, (index for _, index, token_ids in segments for _ in token_ids))
+            rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
         return {**rest, "tokens": kept, "mask": kept_mask}
 
     def _render(
         self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
     ) -> tuple[list[Segment], dict[int, list[str]]]:
-        layout = self._layout
+        """The conversation in ids, and what was left out of which message."""
+        segments, lost = self._segments(messages, tools, prompts, add_start_tokens, add_end_tokens)
+        return encode_joined(segments, messages, self._encode_text, joins=self._layout.joins_texts), lost
+
+    def _segments(
+        self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
+    ) -> tuple[list[Segment], dict[int, list[str]]]:
+        layout, roles, name = self._layout, self.chat_format.roles, self.chat_format.name
         conversation = Conversation(
-            messages=messages,
+            messages=_with_result_role(with_known_roles(messages, roles, format_name=name), roles),
             tools=tools_of(tools),
             options=self.options,
-            format_name=self.chat_format.name,
+            format_name=name,
             on_unproved=self.on_unproved,
             adds_prompt=prompts,
             part_join=layout.part_join,
@@ -206,4 +228,23 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             add_end_tokens=add_end_tokens,
             conversation=conversation,
         )
-        return encode_joined(segments, messages, self._encode_text), conversation.lost
+        return segments, conversation.lost
+
+
+def _read(messages: Sequence[AnyMessage]) -> list[Message]:
+    """The messages; of OpenAI's dicts those of the assistant are trained."""
+    read = [
+        message if isinstance(message, Message) else from_openai(message, index=index)
+        for index, message in enumerate(messages)
+    ]
+    if not any(isinstance(message, Message) for message in messages):
+        for message in read:
+            message.masked = message.masked or message.role != "assistant"
+    return read
+
+
+def _with_result_role(messages: Sequence[Message], roles: Collection[str]) -> Sequence[Message]:
+    """The messages, results under the one role that the format has for them."""
+    if "ipython" in roles or "tool" not in roles or all(message.role != "ipython" for message in messages):
+        return messages
+    return [message.with_role("tool") if message.role == "ipython" else message for message in messages]

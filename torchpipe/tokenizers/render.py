@@ -23,7 +23,6 @@ not the header, which the prompt already holds at inference, and not what stands
 a document is not trained, nor what ends it after the turn's own end, nor what stands for an image.
 """
 
-
 _SHORT_TEXT, _MAX_SHORT_TEXTS = 16, 1000
 """Of messages in several parts, so many texts of so few characters are encoded once and kept."""
 

@@ -8,6 +8,8 @@ from torchpipe.tokenizers.publisher_formats.mistral import MISTRAL_FORMATS
 from torchpipe.tokenizers.publisher_formats.plain_turns import PLAIN_FORMATS
 from torchpipe.tokenizers.publisher_formats.qwen import QWEN_FORMATS
 
+__all__ = ["PUBLISHER_FORMATS"]
+
 PUBLISHER_FORMATS: tuple[ChatFormat, ...] = (
     *MISTRAL_FORMATS,
     GPT_OSS,

@@ -42,8 +42,8 @@ def system_parts(conversation: Conversation, index: int | None) -> tuple[Part, .
     environment = "Environment: ipython\n" if conversation.tools else ""
     dates = f"Cutting Knowledge Date: December 2023\nToday Date: {options['date_string']}\n\n"
     tools = _IN_SYSTEM + _schemas(conversation) if conversation.tools and not options["tools_in_user_message"] else ""
-    opening = Part(Kind.TOOLS, of, (environment + dates + tools,))
-    return (opening,) if index is None else (opening, Part(Kind.CONTENT, index, (conversation.text(index).strip(),)))
+    opening = (Part(Kind.HEADER, of, (environment + dates,)), Part(Kind.TOOLS, of, (tools,)))
+    return opening if index is None else (*opening, Part(Kind.CONTENT, index, (conversation.text(index),)))
 
 
 def write_tools(conversation: Conversation) -> Pieces:
@@ -128,7 +128,13 @@ LLAMA4_INSTRUCT = replace(
     call_suffix=(),
     document_end=(),
     turn_ends={"tool": (Control("<|eom|>"),), "ipython": (Control("<|eom|>"),)},
-    layout=Layout(write_call=write_python_call, calls_prefix=("[",), call_join=(", ",), calls_suffix=("]",)),
+    layout=Layout(
+        joins_texts=False,
+        write_call=write_python_call,
+        calls_prefix=("[",),
+        call_join=(", ",),
+        calls_suffix=("]",),
+    ),
     oracle="publisher code",
     image=None,
 )

@@ -179,9 +179,7 @@ _LAYOUT_V2 = Layout(
     old_calls=False,
     write_result=write_result_v2,
 )
-_LAYOUT_V3 = replace(
-    _LAYOUT_V2, check=check_v3, write_call=write_call_v3, old_calls=True, write_result=write_result_v3
-)
+_LAYOUT_V3 = replace(_LAYOUT_V2, check=check_v3, write_call=write_call_v3, old_calls=True, write_result=write_result_v3)
 _LAYOUT_V7 = replace(_LAYOUT_V3, system="turn", text_beside_calls=True, write_result=write_result_v7)
 
 MISTRAL_V2 = replace(

@@ -51,7 +51,7 @@ def system_parts_with_default(conversation: Conversation, index: int | None) -> 
     if index is not None:
         return system_parts(conversation, index)
     tools: Pieces = ("\n\n", *tools_pieces(conversation)) if conversation.tools else ()
-    return (Part(Kind.TOOLS, -1, (_DEFAULT_SYSTEM, *tools)),)
+    return (Part(Kind.HEADER, -1, (_DEFAULT_SYSTEM,)), Part(Kind.TOOLS, -1, tools))
 
 
 def write_call(call: ToolCall) -> Pieces:
@@ -79,8 +79,8 @@ def _split_thought(text: str) -> tuple[str, str]:
 def thinking_reply(conversation: Conversation, index: int) -> tuple[Part, ...]:
     """Reasoning after the user's last question, and the text; a last message without reasoning has an empty thought.
 
-    The empty thought is what a server puts before a reply where thinking is off, so it is trained only where the
-    option ``enable_thinking`` is True.
+    Where thinking is off, it is the server that puts the empty thought there, so it is not trained. The option
+    ``enable_thinking`` says whether it is; None: it is on in rows that hold reasoning.
     """
     message, text = conversation.messages[index], conversation.text(index)
     thought = message.reasoning
@@ -91,12 +91,22 @@ def thinking_reply(conversation: Conversation, index: int) -> tuple[Part, ...]:
         if thought:
             conversation.lose(index, "reasoning")
         return (Part(Kind.CONTENT, index, (text,)),) if text else ()
-    thought, text = thought.strip("\n"), text.lstrip("\n")
-    if thought or conversation.options["enable_thinking"]:
+    thought = thought.strip("\n")
+    if thought or _thinks(conversation):
         first = Part(Kind.REASONING, index, (_THINK, f"\n{thought}\n", _THINK_END, "\n\n"))
     else:
         first = Part(Kind.PREFILL, index, _EMPTY_THOUGHT)
-    return (first, Part(Kind.CONTENT, index, (text,))) if text else (first,)
+    return (first, Part(Kind.CONTENT, index, (text.lstrip("\n"),))) if text else (first,)
+
+
+def _thinks(conversation: Conversation) -> bool:
+    """Whether a server would let the model think: what the caller says, else whether the row holds reasoning."""
+    if conversation.options["enable_thinking"] is not None:
+        return conversation.options["enable_thinking"]
+    return any(
+        message.reasoning or (message.role == "assistant" and "</think>" in conversation.text(index))
+        for index, message in enumerate(conversation.messages)
+    )
 
 
 def thinking_prompt(conversation: Conversation, index: int | None) -> Pieces:
