@@ -1,14 +1,20 @@
 """Writes llama4_goldens.json with llama-models 0.3.0; pytest doesn't collect this.
 
-    pip install llama-models==0.3.0
+    pip install llama-models==0.3.0 pydantic
     python tests/parity/make_llama4_goldens.py
 
-Its ChatFormat writes the start of a reply after each conversation, which is part of the goldens.
+Its ChatFormat writes the start of a reply after each conversation, which is part of the goldens. Its pictures, of which
+there are none here, would need torchvision, so an empty module stands in for it.
 """
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+for _name in ("torchvision", "torchvision.transforms", "torchvision.transforms.functional"):
+    sys.modules.setdefault(_name, ModuleType(_name))
 
 from llama_models.datatypes import RawMessage, StopReason, ToolCall, ToolPromptFormat
 from llama_models.llama4.chat_format import ChatFormat
@@ -44,9 +50,7 @@ def _message(turn: dict[str, Any]) -> RawMessage:
         ToolCall(call_id=call["id"], tool_name=call["function"]["name"], arguments=call["function"]["arguments"])
         for call in turn.get("tool_calls", [])
     ]
-    return RawMessage(
-        role=turn["role"], content=turn["content"], tool_calls=calls, stop_reason=StopReason.end_of_turn
-    )
+    return RawMessage(role=turn["role"], content=turn["content"], tool_calls=calls, stop_reason=StopReason.end_of_turn)
 
 
 def main() -> None:
