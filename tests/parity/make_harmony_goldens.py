@@ -10,9 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import openai_harmony as harmony  # pyright: ignore[reportMissingImports]
-
-_ENCODING = harmony.load_harmony_encoding(harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
 _OBJECT = {"type": "object"}
 
 
@@ -146,46 +143,53 @@ CONVERSATIONS: list[list[dict[str, Any]]] = [
 ]
 
 
+def _harmony() -> Any:
+    import openai_harmony  # pyright: ignore[reportMissingImports]
+
+    return openai_harmony
+
+
 def _schema_text(schema: dict[str, Any] | None) -> str:
-    tool = harmony.ToolDescription.new("f", "one\ntwo", parameters=schema)
-    developer = harmony.DeveloperContent.new().with_function_tools([tool])
-    return _rendered([harmony.Message.from_role_and_content(harmony.Role.DEVELOPER, developer)], drops=True)
+    tool = _harmony().ToolDescription.new("f", "one\ntwo", parameters=schema)
+    developer = _harmony().DeveloperContent.new().with_function_tools([tool])
+    return _rendered([_harmony().Message.from_role_and_content(_harmony().Role.DEVELOPER, developer)], drops=True)
 
 
-def _messages(turns: list[dict[str, Any]]) -> list[harmony.Message]:
-    messages = [harmony.Message.from_role_and_content(harmony.Role.SYSTEM, harmony.SystemContent.new())]
+def _messages(turns: list[dict[str, Any]]) -> list[Any]:
+    messages = [_harmony().Message.from_role_and_content(_harmony().Role.SYSTEM, _harmony().SystemContent.new())]
     for turn in turns:
         messages += _of_turn(turn)
     return messages
 
 
-def _of_turn(turn: dict[str, Any]) -> list[harmony.Message]:
+def _of_turn(turn: dict[str, Any]) -> list[Any]:
     if turn["role"] == "developer":
-        content = harmony.DeveloperContent.new().with_instructions(turn["content"])
-        return [harmony.Message.from_role_and_content(harmony.Role.DEVELOPER, content)]
+        content = _harmony().DeveloperContent.new().with_instructions(turn["content"])
+        return [_harmony().Message.from_role_and_content(_harmony().Role.DEVELOPER, content)]
     if turn["role"] == "user":
-        return [harmony.Message.from_role_and_content(harmony.Role.USER, turn["content"])]
+        return [_harmony().Message.from_role_and_content(_harmony().Role.USER, turn["content"])]
     if turn["role"] == "tool":
-        author = harmony.Author.new(harmony.Role.TOOL, f"functions.{turn['name']}")
-        message = harmony.Message.from_author_and_content(author, turn["content"])
+        author = _harmony().Author.new(_harmony().Role.TOOL, f"functions.{turn['name']}")
+        message = _harmony().Message.from_author_and_content(author, turn["content"])
         return [message.with_channel("commentary").with_recipient("assistant")]
-    said: list[harmony.Message] = []
+    said: list[Any] = []
     calls = turn.get("tool_calls") or []
     for text, channel in ((turn.get("reasoning"), "analysis"), (turn["content"], "commentary" if calls else "final")):
         if text is not None:
-            said.append(harmony.Message.from_role_and_content(harmony.Role.ASSISTANT, text).with_channel(channel))
+            said.append(_harmony().Message.from_role_and_content(_harmony().Role.ASSISTANT, text).with_channel(channel))
     for call in calls:
         function = call["function"]
-        message = harmony.Message.from_role_and_content(harmony.Role.ASSISTANT, function["arguments"])
+        message = _harmony().Message.from_role_and_content(_harmony().Role.ASSISTANT, function["arguments"])
         message = message.with_channel("commentary").with_recipient(f"functions.{function['name']}")
         said.append(message.with_content_type("<|constrain|> json"))
     return said
 
 
-def _rendered(messages: list[harmony.Message], *, drops: bool) -> str:
-    config = harmony.RenderConversationConfig(auto_drop_analysis=drops)
-    conversation = harmony.Conversation.from_messages(messages)
-    return _ENCODING.decode_utf8(_ENCODING.render_conversation_for_training(conversation, config=config))
+def _rendered(messages: list[Any], *, drops: bool) -> str:
+    encoding = _harmony().load_harmony_encoding(_harmony().HarmonyEncodingName.HARMONY_GPT_OSS)
+    config = _harmony().RenderConversationConfig(auto_drop_analysis=drops)
+    conversation = _harmony().Conversation.from_messages(messages)
+    return encoding.decode_utf8(encoding.render_conversation_for_training(conversation, config=config))
 
 
 def main() -> None:

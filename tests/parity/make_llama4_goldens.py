@@ -13,13 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-for _name in ("torchvision", "torchvision.transforms", "torchvision.transforms.functional"):
-    sys.modules.setdefault(_name, ModuleType(_name))
-
-from llama_models.datatypes import RawMessage, StopReason, ToolCall, ToolPromptFormat
-from llama_models.llama4.chat_format import ChatFormat
-from llama_models.llama4.tokenizer import Tokenizer
-
 _CALL = {"id": "1", "function": {"name": "get_weather", "arguments": {"city": "Oslo", "days": 3, "l": [1, "a", None]}}}
 CONVERSATIONS: list[list[dict[str, Any]]] = [
     [{"role": "user", "content": "Hi"}],
@@ -45,20 +38,26 @@ CONVERSATIONS: list[list[dict[str, Any]]] = [
 ]
 
 
-def _message(turn: dict[str, Any]) -> RawMessage:
-    calls = [
-        ToolCall(call_id=call["id"], tool_name=call["function"]["name"], arguments=call["function"]["arguments"])
-        for call in turn.get("tool_calls", [])
-    ]
-    return RawMessage(role=turn["role"], content=turn["content"], tool_calls=calls, stop_reason=StopReason.end_of_turn)
-
-
 def main() -> None:
     """Writes the file."""
+    for name in ("torchvision", "torchvision.transforms", "torchvision.transforms.functional"):
+        sys.modules.setdefault(name, ModuleType(name))
+    from llama_models.datatypes import RawMessage, StopReason, ToolCall, ToolPromptFormat
+    from llama_models.llama4.chat_format import ChatFormat
+    from llama_models.llama4.tokenizer import Tokenizer
+
+    def message(turn: dict[str, Any]) -> RawMessage:
+        calls = [
+            ToolCall(call_id=call["id"], tool_name=call["function"]["name"], arguments=call["function"]["arguments"])
+            for call in turn.get("tool_calls", [])
+        ]
+        end = StopReason.end_of_turn
+        return RawMessage(role=turn["role"], content=turn["content"], tool_calls=calls, stop_reason=end)
+
     chat_format = ChatFormat(Tokenizer.get_instance())
     goldens = []
     for turns in CONVERSATIONS:
-        messages = [_message(turn) for turn in turns]
+        messages = [message(turn) for turn in turns]
         ids = chat_format.encode_dialog_prompt(messages, ToolPromptFormat.python_list).tokens
         goldens.append({"messages": turns, "token_ids": ids})
     path = Path(__file__).with_name("llama4_goldens.json")

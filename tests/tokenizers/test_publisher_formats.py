@@ -1,6 +1,7 @@
 """What rows with a layout train, refuse and keep apart."""
 
 import pickle
+from collections.abc import Sequence
 from itertools import groupby
 
 import pytest
@@ -25,7 +26,7 @@ class Letters:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, token_ids: list[int]) -> str:
+    def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_ids).decode()
 
 

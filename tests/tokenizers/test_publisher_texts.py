@@ -1,6 +1,7 @@
 """The text of rows against the publishers' chat templates, over conversations that goldens don't have."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -23,7 +24,7 @@ class Letters:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, token_ids: list[int]) -> str:
+    def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_ids).decode()
 
 
