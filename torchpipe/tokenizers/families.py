@@ -55,6 +55,7 @@ LLAMA4 = replace(
     pad=Control("<|finetune_right_pad|>"),
     stop=(Control("<|end_of_text|>"), Control("<|eot|>"), Control("<|eom|>")),
     image=llama4_image,
+    oracle="none",
 )
 
 # Text between a start and an end token, one document for each answer. The [INST] of Llama 2 and Mistral is text, which
@@ -110,6 +111,7 @@ GEMMA_TURNS = replace(
     dummy_prefix="trim",
     closes_prompt=True,
     stop=(_GEMMA_EOS, Control("<end_of_turn>")),
+    oracle="template text with a stand-in vocabulary",
 )
 
 # https://huggingface.co/Qwen/Qwen2-7B-Instruct/blob/main/tokenizer_config.json (Apache-2.0), without the system turn
