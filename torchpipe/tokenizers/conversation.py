@@ -54,10 +54,13 @@ class Conversation:
         """
         message = self.messages[index]
         content = message.content
-        if any(part["type"] != "text" for part in content):
+        if len(content) == 1 and content[0]["type"] == "text":
+            text: str = content[0]["content"]
+        elif any(part["type"] != "text" for part in content):
             self.refuse(index, "holds an image, and the format writes text alone")
-        text = content[0]["content"] if len(content) == 1 else self.part_join.join(part["content"] for part in content)
-        if message.role in RESULT_ROLES:
+        else:
+            text = self.part_join.join(part["content"] for part in content)
+        if not (self.strips or self.strips_system) or message.role in RESULT_ROLES:
             return text
         return text.strip() if (self.strips_system if message.role in SYSTEM_ROLES else self.strips) else text
 

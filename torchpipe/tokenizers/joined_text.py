@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from torchpipe.data.messages import Message
-from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind
-from torchpipe.tokenizers.render import Segment
+from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind, Segment
 
 Encode = Callable[[str], list[int]]
+
+_OWN_KINDS = (Kind.DOCUMENT_START, Kind.HEADER, Kind.PREFILL, Kind.TOOLS)
+"""What the format, or the tools that many rows share, bring to a text."""
+_MOST_REMEMBERED = 1000
 
 
 def as_text(text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
@@ -15,70 +18,89 @@ def as_text(text: str, *, trim_leading_whitespace: bool = False) -> list[int]:
     return cast("list[int]", [text])
 
 
-def encode_joined(
-    segments: Sequence[Segment], messages: Sequence[Message], encode: Encode, *, joins: bool = True
-) -> list[Segment]:
-    """The segments with ids in place of text.
+class JoinedTextEncoder:
+    """Segments whose ids are control tokens' ids and texts, mixed, to segments of ids.
 
     Text is cut at control tokens, and where the prompt of an assistant's turn ends and the model samples: a server
     encodes the prompt before there is a reply. A token of two segments belongs to the second.
 
     Args:
-        segments: segments whose ids are control tokens' ids and texts, mixed.
-        messages: the messages that they are of.
         encode: ordinary text to ids.
         joins: False cuts text between segments, too.
     """
-    joiner = _Joiner(encode)
-    sampled_before = False
-    for place, (kind, index, pieces) in enumerate(segments):
-        joiner.ids.append([])
-        if not pieces:
-            continue
-        sampled = kind in SAMPLED_KINDS and index >= 0 and messages[index].role == "assistant"
-        if not joins or (sampled and not sampled_before):
-            joiner.flush()
-        for piece in pieces:
-            if isinstance(piece, str):
-                joiner.texts.append((place, piece))
+
+    def __init__(self, encode: Encode, *, joins: bool = True) -> None:
+        self._encode = encode
+        self._joins = joins
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, segments: Sequence[Segment], messages: Sequence[Message]) -> list[Segment]:
+        """The segments with ids in place of text; those that no message brings start the document, or prompt a reply.
+
+        Args:
+            segments: the conversation as it was rendered.
+            messages: the messages that they are of.
+        """
+        written: list[Segment] = []
+        texts: list[str] = []
+        owners: list[Segment] = []  # of the texts
+        sampled_before = started = False
+        from_assistant = [message.role == "assistant" for message in messages]
+        for kind, index, pieces in segments:
+            if not pieces:
+                continue
+            if index < 0:
+                kind = Kind.PREFILL if started else Kind.DOCUMENT_START
+                sampled = False
             else:
-                joiner.flush()
-                joiner.ids[place].append(piece)
-        sampled_before = sampled
-    joiner.flush()
-    written: list[Segment] = []
-    started = False
-    for (kind, index, _), ids in zip(segments, joiner.ids, strict=True):
-        started = started or index >= 0
-        if index < 0:  # what no message brings: a system turn of the format's own, or the header that prompts a reply
-            kind = Kind.PREFILL if started else Kind.DOCUMENT_START
-        written.append(Segment(kind, index, ids))
-    return written
+                started = True
+                sampled = from_assistant[index] and kind in SAMPLED_KINDS
+            if texts and (not self._joins or (sampled and not sampled_before)):
+                self._write(texts, owners)
+                texts, owners = [], []
+            ids: list[int] = []
+            segment = Segment(kind, index, ids)
+            written.append(segment)
+            for piece in pieces:
+                if isinstance(piece, str):
+                    texts.append(piece)
+                    owners.append(segment)
+                    continue
+                if texts:
+                    self._write(texts, owners)
+                    texts, owners = [], []
+                ids.append(piece)
+            sampled_before = sampled
+        if texts:
+            self._write(texts, owners)
+        return written
 
-
-class _Joiner:
-    """Texts that stand beside each other, by the place of their segment, until they are encoded as one."""
-
-    def __init__(self, encode: Encode) -> None:
-        self.encode = encode
-        self.ids: list[list[int]] = []
-        self.texts: list[tuple[int, str]] = []
-
-    def flush(self) -> None:
-        """Encodes the texts, and gives each segment its ids."""
-        if not self.texts:
+    def _write(self, texts: list[str], owners: list[Segment]) -> None:
+        """Encodes the texts as one, and gives each owner its ids."""
+        last = owners[-1]
+        if owners[0] is last:
+            text = texts[0] if len(texts) == 1 else "".join(texts)
+            last.token_ids.extend(self._own(text) if last.kind in _OWN_KINDS else self._encode(text))
             return
-        ids = self.encode("".join(text for _, text in self.texts))
+        whole = "".join(texts)
+        ids = self._own(whole) if all(owner.kind in _OWN_KINDS for owner in owners) else self._encode(whole)
         start = 0
         text = ""
-        for (place, own), (after, _) in zip(self.texts, self.texts[1:], strict=False):
-            text += own
-            if after != place:
-                stop = max(start, _shared(self.encode(text), ids))
-                self.ids[place] += ids[start:stop]
+        for place, owner in enumerate(owners[:-1]):
+            text += texts[place]
+            if owners[place + 1] is not owner:
+                stop = max(start, _shared(self._encode(text), ids))
+                owner.token_ids.extend(ids[start:stop])
                 start = stop
-        self.ids[self.texts[-1][0]] += ids[start:]
-        self.texts = []
+        last.token_ids.extend(ids[start:])
+
+    def _own(self, text: str) -> list[int]:
+        ids = self._known.get(text)
+        if ids is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            ids = self._known[text] = self._encode(text)
+        return ids
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:

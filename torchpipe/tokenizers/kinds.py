@@ -1,6 +1,7 @@
 """What a run of tokens of a conversation is."""
 
 from enum import Enum
+from typing import NamedTuple
 
 
 class Kind(Enum):
@@ -33,3 +34,11 @@ SAMPLED_KINDS = (
     Kind.TOOL_CALL,
 )
 """The kinds that a model samples in its own turns."""
+
+
+class Segment(NamedTuple):
+    """A run of tokens of one kind; ``message`` is the index of the message it belongs to, -1 for the document's own."""
+
+    kind: Kind
+    message: int
+    token_ids: list[int]

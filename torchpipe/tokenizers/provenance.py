@@ -5,8 +5,8 @@ from itertools import groupby
 
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import Origin, TokenTrace
-from torchpipe.tokenizers.kinds import Kind
-from torchpipe.tokenizers.render import MaskPolicy, Segment
+from torchpipe.tokenizers.kinds import Kind, Segment
+from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.token_mask import TRAINED_KINDS
 
 _UNTRAINED_ANYWAY = {

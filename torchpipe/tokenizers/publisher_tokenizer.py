@@ -14,11 +14,12 @@ from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.conversation import Conversation, OnLost, check_on_unproved, checked_options, tools_of
-from torchpipe.tokenizers.joined_text import as_text, encode_joined
+from torchpipe.tokenizers.joined_text import JoinedTextEncoder, as_text
+from torchpipe.tokenizers.kinds import Segment
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
 from torchpipe.tokenizers.pieces import remembering
 from torchpipe.tokenizers.provenance import trace_segments
-from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, Segment, render
+from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render
 from torchpipe.tokenizers.token_mask import tokens_and_mask
 
 AnyMessage = Message | Mapping[str, Any]
@@ -76,14 +77,17 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         self.options = checked_options(options or {}, chat_format.layout.options, chat_format.name)
         self._layout = chat_format.layout
         self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
-        self._encode_text = remembering(backend.encode)
+        self._encode_texts = self._text_encoder()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_encode_text"}
+        return {name: value for name, value in self.__dict__.items() if name != "_encode_texts"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._encode_text = remembering(self.backend.encode)
+        self._encode_texts = self._text_encoder()
+
+    def _text_encoder(self) -> JoinedTextEncoder:
+        return JoinedTextEncoder(remembering(self.backend.encode), joins=self._layout.joins_texts)
 
     @overload
     def tokenize_messages(
@@ -204,7 +208,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
     ) -> tuple[list[Segment], dict[int, list[str]]]:
         """The conversation in ids, and what was left out of which message."""
         segments, lost = self._segments(messages, tools, prompts, add_start_tokens, add_end_tokens)
-        return encode_joined(segments, messages, self._encode_text, joins=self._layout.joins_texts), lost
+        return self._encode_texts(segments, messages), lost
 
     def _segments(
         self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
@@ -12,7 +12,7 @@ from torchpipe.errors import DataError, TokenizerError
 from torchpipe.tokenizers.arrange import arranged
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
 from torchpipe.tokenizers.conversation import Conversation
-from torchpipe.tokenizers.kinds import Kind
+from torchpipe.tokenizers.kinds import Kind, Segment
 from torchpipe.tokenizers.layout import Turn
 
 MaskPolicy = Literal["message", "sampled"]
@@ -25,14 +25,6 @@ a document is not trained, nor what ends it after the turn's own end, nor what s
 
 _SHORT_TEXT, _MAX_SHORT_TEXTS = 16, 1000
 """Of messages in several parts, so many texts of so few characters are encoded once and kept."""
-
-
-class Segment(NamedTuple):
-    """A run of tokens of one kind; ``message`` is the index of the message it belongs to, -1 for the document's own."""
-
-    kind: Kind
-    message: int
-    token_ids: list[int]
 
 
 class FormatEncoder:
@@ -176,7 +168,9 @@ class FormatEncoder:
         Raises:
             TokenizerError: it has none.
         """
-        token_id = control.id_in(self._control_tokens)
+        token_id = self._control_tokens.get(control.text)  # the first of its names, mostly
+        if token_id is None:
+            token_id = control.id_in(self._control_tokens)
         if token_id is None:
             raise TokenizerError(
                 f"The {self.chat_format.name} format writes {control.text!r}, which is not among the tokenizer's "
@@ -207,7 +201,8 @@ class FormatEncoder:
                 text += name
             else:
                 control = piece if isinstance(piece, Control) else Control(name)
-                self.control_texts.update((control.text, *control.aliases))
+                if control.text not in self.control_texts:
+                    self.control_texts.update((control.text, *control.aliases))
                 ids += [*self._encode(text), self.control_id(control)] if text else [self.control_id(control)]
                 text = ""
         return ids + self._encode(text) if text else ids

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from torchpipe.data.messages import Message
 from torchpipe.data.train_on import TrainOn
-from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind
-from torchpipe.tokenizers.render import MaskPolicy, Segment
+from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind, Segment
+from torchpipe.tokenizers.render import MaskPolicy
 
 TRAINED_KINDS: Mapping[MaskPolicy, tuple[Kind, ...]] = {
     "message": (*SAMPLED_KINDS, Kind.HEADER, Kind.PREFILL, Kind.SEPARATOR),
