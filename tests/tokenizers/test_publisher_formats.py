@@ -5,8 +5,12 @@ from collections.abc import Sequence
 from itertools import groupby
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from torchpipe.data import Message
+from torchpipe.audit import explain
+from torchpipe.data import Message, OpenAIToMessages
+from torchpipe.datasets import SFTDataset
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.tokenizers import PUBLISHER_FORMATS, PublisherFormatTokenizer, chat_format_tokenizer
 
@@ -268,7 +272,9 @@ def test_tools_are_dicts_or_their_json_text_and_refused_where_there_is_no_place(
     for family, tools, why in (
         ("gemma2_instruct", [TOOL], "The row offers tools, and the gemma2_instruct format has no place for them"),
         ("deepseek_v3_1", [TOOL], "the deepseek_v3_1 format leaves them out"),
-        ("qwen3_chat", [{"type": "function"}], "Tool 0 of the row is no function with a name"),
+        ("mistral_v3", [{"type": "code_interpreter"}], "Tool 0 of the row is no function with a name"),
+        ("gpt_oss", [{"type": "code_interpreter"}], "and the gpt_oss format writes functions alone"),
+        ("qwen3_chat", ["f"], "Tool 0 of the row is a str"),
         ("qwen3_chat", "[{", "The row's tools are text that is no JSON"),
         ("qwen3_chat", 3, "The row's tools are a int"),
     ):
@@ -285,6 +291,48 @@ def test_a_sample_of_a_data_set_has_its_tools_written_and_its_masks_kept():
     prompt = tokenizer({"messages": messages, "tools": [TOOL]}, inference=True)
     assert tokenizer.decode(prompt["tokens"], False, False).endswith("r<|im_end|>\n<|im_start|>assistant\n")
     assert all(prompt["mask"])
+
+
+def test_explain_shows_a_row_with_its_tools():
+    row = {"messages": conversation(), "tools": [TOOL]}
+    tokenizer = stand_in("qwen3_chat")
+    dataset = SFTDataset(source=[row], message_transform=OpenAIToMessages(), model_transform=tokenizer)
+    (document,) = explain(dataset).rows[0].documents
+    shown_text = "".join(token.piece.text for token in document.tokens)
+    assert "# Tools" in shown_text
+    assert {token.kind for token in document.tokens if token.trained} == {"tool_call", "content", "turn_end"}
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    ["", "<|im_end|>", "</s>", "[INST]", "<|call|>", "<|eot_id|>", "\n\n", "  ", "<tool_response>x</tool_response>"]
+)
+
+
+@given(st.lists(st.tuples(_TEXTS, _TEXTS), min_size=1, max_size=4), st.booleans())
+@pytest.mark.parametrize("family", ["mistral_v3", "gpt_oss", "llama3_1_instruct", "qwen3_chat", "chatml"])
+def test_whatever_a_row_says_mask_trace_text_and_control_tokens_agree(
+    family: str, exchanges: list[tuple[str, str]], has_tools: bool
+):
+    tokenizer = stand_in(family, on_unproved="common_prefix")
+    tools = [TOOL] if has_tools and family != "chatml" else None
+    replies = [(question, reply.replace("</think>", "") or "x") for question, reply in exchanges]
+    replies = [(question, reply if reply.rstrip() else "x") for question, reply in replies]
+    plain = [(f"q{number}", f"a{number}") for number, _ in enumerate(replies)]
+
+    def written(pairs: list[tuple[str, str]]) -> tuple[list[int], list[dict]]:
+        roles = ("user", "assistant")
+        turns = [{"role": role, "content": text} for pair in pairs for role, text in zip(roles, pair, strict=True)]
+        return tokenizer.tokenize_messages(turns, tools)[0], turns
+
+    ids, turns = written(replies)
+    again, mask, trace = tokenizer.tokenize_messages(turns, tools, trace=True)
+    assert again == ids
+    assert [not origin.trained for origin in trace] == mask
+    assert tokenizer.decode(ids, False, False) == tokenizer.render_text(turns, tools)
+    if not any("<tool_response>" in question for question, _ in replies):
+        assert [i for i in ids if i >= 256] == [i for i in written(plain)[0] if i >= 256]
+    if tokenizer.bos_id is not None:
+        assert ids.count(tokenizer.bos_id) == 1
 
 
 def test_weights_and_truncation_reach_the_sample():

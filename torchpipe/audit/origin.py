@@ -73,7 +73,8 @@ class Origin:
             shown = list(messages) if template is None else template(list(messages), inference=False)
             if not gives_trace(transform):
                 return [], shown, None
-            tokens, _, trace = transform.tokenize_messages(messages, trace=True)
+            tools = {"tools": row["tools"]} if row.get("tools") else {}
+            tokens, _, trace = transform.tokenize_messages(messages, trace=True, **tools)
         except Exception as error:
             raise located(error, f"Row {sample} of {self.name}") from error.__cause__
         return list(tokens), shown, trace

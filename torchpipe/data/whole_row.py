@@ -137,7 +137,7 @@ class WholeRow:
 
     def _with_document_start(self, place: int) -> int:
         trace = self.places
-        while trace is not None and place and trace.kinds[trace.kind[place - 1]] == "document_start":
+        while trace is not None and place and trace.kinds[trace.kind[place - 1]] in ("document_start", "bos"):
             place -= 1
         return place
 

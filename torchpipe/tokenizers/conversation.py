@@ -64,6 +64,22 @@ class Conversation:
             return text
         return text.strip() if (self.strips_system if message.role in SYSTEM_ROLES else self.strips) else text
 
+    def functions(self) -> list[Mapping[str, Any]]:
+        """What the tools say under ``function``, or themselves, for formats that do not write schemas as they are.
+
+        Raises:
+            DataError: a tool is no function with a name.
+        """
+        functions = [tool.get("function", tool) for tool in self.tools]
+        for index, function in enumerate(functions):
+            if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+                raise DataError(
+                    f"Tool {index} of the row is no function with a name, and the {self.format_name} format writes "
+                    "functions alone. A tool is {'type': 'function', 'function': {'name', 'description', "
+                    "'parameters'}}."
+                )
+        return functions
+
     @cached_property
     def first_user(self) -> int:
         """Index of the first message of the user; -1 where there is none."""
@@ -148,7 +164,7 @@ def tools_of(value: Any) -> list[Mapping[str, Any]]:
     """The tools of a row: a list of dicts, or JSON text of one; none of null.
 
     Raises:
-        DataError: it is neither, or a tool is no dict with a name.
+        DataError: it is neither, or a tool is no dict.
 
     >>> tools_of('[{"type": "function", "function": {"name": "now"}}]')
     [{'type': 'function', 'function': {'name': 'now'}}]
@@ -163,11 +179,9 @@ def tools_of(value: Any) -> list[Mapping[str, Any]]:
     if not isinstance(value, Sequence):
         raise DataError(f"The row's tools are a {type(value).__name__}. They must be a list of dicts, or JSON text.")
     for index, tool in enumerate(value):
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        if not isinstance(tool, Mapping):
             raise DataError(
-                f"Tool {index} of the row is no function with a name. A tool is {{'type': 'function', 'function': "
-                "{'name', 'description', 'parameters'}}."
+                f"Tool {index} of the row is a {type(tool).__name__}. A tool is a dict, as of OpenAI's API."
             )
     return list(value)
 

@@ -42,8 +42,7 @@ def developer_parts(conversation: Conversation, index: int | None) -> tuple[Part
             Part(Kind.CONTENT, index, (conversation.text(index),)),
         ]
     if conversation.tools:
-        functions = [tool.get("function", tool) for tool in conversation.tools]
-        text = f"# Tools\n\n{typescript_of(functions)}"
+        text = f"# Tools\n\n{typescript_of(conversation.functions())}"
         parts.append(Part(Kind.TOOLS, -1 if index is None else index, ("\n\n" + text if parts else text,)))
     return tuple(parts)
 

@@ -65,8 +65,7 @@ def write_result_v7(conversation: Conversation, index: int) -> Pieces:
 def write_tools(conversation: Conversation) -> Pieces:
     """The schemas as one JSON list, between their control tokens."""
     tools = []
-    for tool in conversation.tools:
-        function = tool.get("function", tool)
+    for function in conversation.functions():
         described = {
             "name": function["name"],
             "description": function.get("description") or "",
