@@ -50,6 +50,7 @@ def test_what_decided_is_named(chats: Chats) -> None:
         "tokenizer": "Llama3Tokenizer",
         "chat_format": "llama3",
         "mask_policy": "sampled",
+        "on_unproved": None,
         "prompt_template": None,
         "max_seq_len": 64,
     }

@@ -12,22 +12,25 @@ Chats = Callable[..., Any]
 
 KEYS = {
     "explanation": {"schema", "source", "num_rows", "decided_by", "notes", "rows"},
-    "row": {"row", "source", "packed", "num_tokens", "num_trained", "notes", "documents"},
+    "row": {"row", "source", "refused", "packed", "num_tokens", "num_trained", "notes", "documents"},
     "document": {
         *("sample", "start", "offset", "padding", "num_tokens", "num_trained", "num_cut", "cut_side", "traced"),
-        *("notes", "messages", "tokens"),
+        *("notes", "messages", "tools", "tokens"),
     },
-    "message": {"role", "text", "masked", "ipython", "eot", "num_images"},
+    "message": {
+        *("role", "text", "masked", "ipython", "eot", "num_images", "reasoning", "calls", "name", "tool_call_id"),
+        "weight",
+    },
     "token": {
         *("id", "text", "shown", "bytes", "part_of", "control", "label", "trained", "position", "kind", "message"),
-        *("reason", "part"),
+        *("reason", "part", "proof", "start", "stop"),
     },
 }
 
 
 def test_the_schema_is_what_it_was(chats: Chats) -> None:
     whole = json.loads(to_json(explain(chats(["a 🦙"] * 2, max_seq_len=64, packed=True))))
-    assert whole["schema"] == SCHEMA == "torchpipe.explain/1"
+    assert whole["schema"] == SCHEMA == "torchpipe.explain/2"
     row = whole["rows"][0]
     document = row["documents"][0]
     for name, value in {

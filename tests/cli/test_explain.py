@@ -101,7 +101,16 @@ def test_what_is_wrong_is_a_sentence(
 
 
 @pytest.mark.parametrize(
-    "words", [["-n", "0"], ["-n", "x"], ["--row", "a"], ["--rows"], ["-n", "1", "--row", "2"], ["--html"]]
+    "words",
+    [
+        ["-n", "0"],
+        ["-n", "x"],
+        ["--row", "a"],
+        ["--rows"],
+        ["-n", "1", "--row", "2"],
+        ["--html"],
+        ["--inference", "--labels"],
+    ],
 )
 def test_a_wrong_command_line_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
@@ -113,8 +122,23 @@ def test_a_wrong_command_line_is_refused(words: list[str], capsys: pytest.Captur
 def test_a_bad_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "chats.json"
     file.write_text('[{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}]')
-    assert main(["explain", "tiny/sft", f"data_file={file}", "dataset.packed=false", "dataset.split=train"]) == 1
+    words = ["explain", "tiny/sft", f"data_file={file}", "dataset.packed=false", "dataset.split=train"]
+    for more in ([], ["--json"]):
+        assert main([*words, *more]) == 1
+        shown = capsys.readouterr()
+        assert f"Row 0 of {file}" in shown.out
+        assert shown.err == "Error: Row 0 is refused; the output says why.\n"
+    assert main(["explain", "tiny/sft", f"data_file={file}", "dataset.split=train"]) == 1  # packing reads all rows
     assert f"Error: Row 0 of {file}" in capsys.readouterr().err
+
+
+def test_contexts_are_compared_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ROW, "--inference", "-n", "2"]) == 0
+    assert "row 1: 1 assistant turn, all contexts the same" in capsys.readouterr().out
+    assert main(["explain", "tiny/sft", DATA, "--inference", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "torchpipe.inference/1"
+    assert all(turn["same"] for row in found["rows"] for turn in row["turns"])
 
 
 def test_a_terminal_of_another_encoding_gets_escapes() -> None:

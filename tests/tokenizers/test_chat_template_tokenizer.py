@@ -196,6 +196,14 @@ def test_common_prefix_trains_and_says_that_it_is_unproved() -> None:
     assert made({"messages": CHAT})["num_unproved_turns"] == 2
 
 
+def test_common_prefix_trains_no_other_messages_text_where_history_is_rewritten() -> None:
+    shouted_when_last = CHATML.replace("{{ m.content }}", "{{ m.content | upper if loop.last else m.content }}")
+    made = tokenizer(shouted_when_last, on_unproved="common_prefix")
+    tokens, mask, trace = made.tokenize_messages(CHAT, trace=True)
+    assert trained_text(made, tokens, mask) == "Hello.<|im_end|>SEE YOU.<|im_end|>"
+    assert {trace[place].message for place, masked in enumerate(mask) if not masked} == {1, 3}
+
+
 @pytest.mark.parametrize("on_unproved", ["split", "drop"])
 def test_a_data_set_of_one_sample_a_row_refuses_to_split_or_drop(on_unproved: Any) -> None:
     rows: Any = [{"messages": CHAT}]
@@ -249,6 +257,17 @@ def test_a_trace_tells_each_token() -> None:
 
 
 # --- construction
+
+
+def test_the_control_token_that_opens_the_next_message_is_traced_as_the_stop() -> None:
+    opened = CHATML.replace("<|im_end|>\n", "").replace("assistant\n", "assistant")
+    made = tokenizer(opened.replace("\n{{ m.content }}", "{{ m.content }}"))
+    tokens, mask, trace = made.tokenize_messages(CHAT[:3], trace=True)
+    assert trained_text(made, tokens, mask) == "Hello.<|im_start|>"
+    (stop,) = [
+        trace[place] for place, token in enumerate(tokens) if token == SPECIAL["<|im_start|>"] and not mask[place]
+    ]
+    assert (stop.kind, stop.message, stop.proof) == ("footer", 1, "causal")
 
 
 def test_arguments_are_checked() -> None:

@@ -1,17 +1,24 @@
 """What will be trained on, shown."""
 
 from torchpipe.audit.explain import explain, explain_config
-from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
+from torchpipe.audit.explanation import CallView, DocumentView, Explanation, MessageView, RowView, TokenView
+from torchpipe.audit.inference import InferenceReport, RowContexts, TurnContext, compare_inference, turn_contexts
 from torchpipe.audit.preview import preview, prompt_of
 
 __all__ = [
+    "CallView",
     "DocumentView",
     "Explanation",
+    "InferenceReport",
     "MessageView",
+    "RowContexts",
     "RowView",
     "TokenView",
+    "TurnContext",
+    "compare_inference",
     "explain",
     "explain_config",
     "preview",
     "prompt_of",
+    "turn_contexts",
 ]

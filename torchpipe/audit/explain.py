@@ -10,11 +10,10 @@ from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, 
 from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
-from torchpipe.data.messages import Message
 from torchpipe.data.whole_row import Cut
 from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
-from torchpipe.errors import ConfigError, DataError, located
+from torchpipe.errors import ConfigError, DataError, TokenizerError, TorchpipeError, located
 
 
 def explain(
@@ -28,6 +27,7 @@ def explain(
 
     Where a token comes from and why it is or is not trained is told for data sets that are, or pack, an
     :class:`~torchpipe.datasets.SFTDataset` whose tokenizer gives a trace. Of others, tokens and labels are shown.
+    A row that the data set refuses is shown as its messages and the sentence that refuses it.
 
     Args:
         dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``.
@@ -39,12 +39,7 @@ def explain(
         ConfigError: there is no such row, or nothing that decodes.
         DataError: a sample has no ``tokens`` and ``labels`` of equal length, integers in one axis.
     """
-    num_rows = len(dataset)
-    try:
-        asked = [operator.index(row) for row in rows]
-    except TypeError:
-        raise ConfigError(f"rows={rows!r} must be a list of row numbers, as [0, -1].") from None
-    places = [_in_range(index, num_rows, dataset) for index in asked]
+    places = rows_in_range(rows, dataset)
     origin = Origin.of(locate(dataset, places[0])[0] if places else dataset)
     tokenizer = tokenizer if tokenizer is not None else origin.model_transform
     if decode is None and not callable(getattr(tokenizer, "decode", None)):
@@ -56,7 +51,7 @@ def explain(
     name = getattr(dataset, "name", origin.name)
     return Explanation(
         source=name if isinstance(name, str) else None,
-        num_rows=num_rows,
+        num_rows=len(dataset),
         decided_by=decided_by(origin, tokenizer),
         rows=[_row(dataset, index, pieces) for index in places],
         notes=hints(tokenizer),
@@ -79,6 +74,19 @@ def explain_config(
     Raises:
         ConfigError: there is no such section or row, or a part of the config can't be built.
     """
+    dataset, tokenizer, is_whole = dataset_of(cfg, rows=rows, num_rows=num_rows, section=section)
+    chosen = range(min(num_rows, len(dataset))) if rows is None else rows
+    found = explain(dataset, tokenizer, rows=list(chosen))
+    return found if is_whole else replace(found, num_rows=None)
+
+
+def dataset_of(
+    cfg: Mapping[Any, Any], *, rows: Sequence[int] | None, num_rows: int, section: str
+) -> tuple[Any, Any, bool]:
+    """A config's data set and tokenizer, and whether the data set is whole; else it holds the asked packs only.
+
+    Arguments and errors are those of :func:`explain_config`.
+    """
     from torchpipe.config import instantiate
 
     for key in ("tokenizer", section):
@@ -98,23 +106,21 @@ def explain_config(
         # Something stands on top of a shortened data set: what that makes of it may depend on its length.
         unfinished = False
         dataset = instantiate_dataset(cfg[section], tokenizer, caller_globals={})
-    chosen = range(min(num_rows, len(dataset))) if rows is None else rows
-    found = explain(dataset, tokenizer, rows=list(chosen))
-    return replace(found, num_rows=None) if unfinished else found
+    return dataset, tokenizer, not unfinished
 
 
 def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
+    part, number = locate(dataset, index)
+    origin = Origin.of(part)
     try:
         sample = dataset[index]
-    except DataError as error:
-        if isinstance(locate(dataset, index)[0], SFTDataset | PackedDataset):  # they name the row themselves
-            raise
-        raise located(error, f"Row {index}") from None
+    except (DataError, TokenizerError) as error:
+        if not isinstance(part, SFTDataset | PackedDataset):  # they name the row themselves
+            located(error, f"Row {index}")
+        return _refused(error, index, number, origin)
     tokens, labels = _tokens_and_labels(sample, index, dataset)
     positions = _integers(sample.get("input_pos", range(len(tokens))), "input_pos", index)
     lengths = _integers(sample["seq_lens"], "seq_lens", index) if "seq_lens" in sample else [len(tokens)]
-    part, number = locate(dataset, index)
-    origin = Origin.of(part)
     spans = part.spans(number) if isinstance(part, PackedDataset) else None
     if sum(lengths) != len(tokens) or len(positions) != len(tokens) or min(lengths, default=0) < 0:
         raise DataError(
@@ -136,7 +142,8 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
             row, nth = part.row_of(spans[place].sample)
             document, made = replace(document, sample=row, start=spans[place].start), origin.sample_of(row, nth)
         elif spans is None and "seq_lens" not in sample:
-            document, made = replace(document, sample=number), sample
+            notes = _unproved_notes(_integers([sample.get("num_unproved_turns", 0)], "num_unproved_turns", index)[0])
+            document, made = replace(document, sample=number, notes=notes), sample
         document = replace(document, num_cut=_num_cut(made, index))
         documents.append(_with_provenance(document, origin, made) if document.sample is not None else document)
         offset += length
@@ -148,6 +155,33 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
         num_trained=len(labels) - labels.count(IGNORE_INDEX),
         notes=_row_notes(tokens, labels),
     )
+
+
+def _refused(error: TorchpipeError, index: int, number: int, origin: Origin) -> RowView:
+    """A row that did not become a sample: what is known of it."""
+    try:
+        told = origin.conversation(number)
+    except TorchpipeError:  # it was refused before it was a conversation
+        told = None
+    document = DocumentView(
+        sample=number if origin.dataset is not None else None,
+        start=0,
+        offset=0,
+        padding=False,
+        messages=None if told is None else tuple(MessageView.of(message) for message in told.messages),
+        tokens=(),
+        tools=None if told is None else told.tools,
+    )
+    return RowView(
+        index=index, source=origin.name, packed=False, documents=(document,), num_trained=0, refused=str(error)
+    )
+
+
+def _unproved_notes(num_unproved: int) -> tuple[str, ...]:
+    if not num_unproved:
+        return ()
+    turns = "1 trained turn is" if num_unproved == 1 else f"{num_unproved} trained turns are"
+    return (f"{turns} not proved to be what the model would sample",)
 
 
 def _document(
@@ -182,32 +216,47 @@ def _document(
 
 def _with_provenance(document: DocumentView, origin: Origin, made: Mapping[str, Any]) -> DocumentView:
     """The document with where its tokens come from; ``made`` is the sample that it is (a part of)."""
-    assert document.sample is not None
+    sample = document.sample
+    assert sample is not None
     cut: Cut | None = made.get("cut")
-    tokens, messages, trace = origin.told(document.sample, cut)
     places: Sequence[int] = range(document.start, document.start + len(document.tokens))
     if cut is not None:
         places = [cut.places[place] for place in places]
         document = replace(document, start=places[0], cut_side=cut.side, notes=(*document.notes, *cut_notes(made)))
-    if messages is None:
+    told = origin.conversation(sample, cut)
+    if told is None:
         return document
-    views = tuple(_message_view(message) for message in messages)
-    document = replace(document, messages=views)
-    if trace is None:
+    try:
+        views = tuple(MessageView.of(message) for message in origin.shown(told))
+        document = replace(document, messages=views, tools=told.tools)
+        traced = origin.traced(told)
+    except Exception as error:
+        raise located(error, f"Row {document.sample} of {origin.name}") from error.__cause__
+    if traced is None:
         return document
+    tokens, trace = traced
     if max(places) >= len(tokens) or [tokens[place] for place in places] != [token.id for token in document.tokens]:
         note = "read once more, the row gave other tokens, so where they come from is not shown"
         return replace(document, notes=(*document.notes, note))
     explained = []
     differ = 0
     for place, token in enumerate(document.tokens):
-        told = trace[places[place]]
-        asked_for, reason = told.trained, told.reason
+        known = trace[places[place]]
+        asked_for, reason = known.trained, known.reason
         if asked_for != token.trained:
             reason = _why_not_as_traced(document, place, asked_for, cut)
             differ += place > 0
         explained.append(
-            replace(token, kind=told.kind, message=told.message, part=told.part, proof=told.proof, reason=reason)
+            replace(
+                token,
+                kind=known.kind,
+                message=known.message,
+                part=known.part,
+                proof=known.proof,
+                reason=reason,
+                start=known.start if known.start >= 0 else None,
+                stop=known.stop if known.stop >= 0 else None,
+            )
         )
     notes = (f"the labels of {differ} tokens are not those that the mask asks for",) if differ else ()
     return replace(
@@ -269,6 +318,20 @@ def _num_cut(sample: Mapping[str, Any], index: int) -> int:
     return _integers([sample.get("num_truncated", 0)], "num_truncated", index)[0]
 
 
+def rows_in_range(rows: Sequence[int], dataset: Any) -> list[int]:
+    """The rows' numbers, counted from the start.
+
+    Raises:
+        ConfigError: there is no such row.
+    """
+    num_rows = len(dataset)
+    try:
+        asked = [operator.index(row) for row in rows]
+    except TypeError:
+        raise ConfigError(f"rows={rows!r} must be a list of row numbers, as [0, -1].") from None
+    return [_in_range(index, num_rows, dataset) for index in asked]
+
+
 def _in_range(index: int, num_rows: int, dataset: Any) -> int:
     if not -num_rows <= index < num_rows:
         what = "packs" if isinstance(dataset, PackedDataset) or getattr(dataset, "packed", False) else "rows"
@@ -277,14 +340,3 @@ def _in_range(index: int, num_rows: int, dataset: Any) -> int:
             "last."
         )
     return index % num_rows
-
-
-def _message_view(message: Message) -> MessageView:
-    return MessageView(
-        role=message.role,
-        text=message.text_content,
-        masked=message.masked,
-        ipython=message.ipython,
-        eot=message.eot,
-        num_images=len(message.get_media()),
-    )

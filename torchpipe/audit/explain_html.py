@@ -14,8 +14,11 @@ from torchpipe.audit.explain_words import (
     run_words,
     runs_of,
     source_line,
+    token_place,
+    tools_line,
 )
 from torchpipe.audit.explanation import DocumentView, Explanation, TokenView
+from torchpipe.audit.visible import visible
 
 # Translucent grounds, so that light and dark pages both show the text.
 _STYLE = """<style>
@@ -42,6 +45,8 @@ def _parts(explanation: Explanation) -> Iterator[str]:
     yield _element("div", LEGEND, "quiet")
     for row in explanation.rows:
         yield f"<hr>{_element('b', row_line(explanation, row))}"
+        if row.refused:
+            yield _element("div", f"refused: {visible(row.refused, spaces=False)}")
         yield from (_element("div", f"note: {note}") for note in row.notes)
         for place, document in enumerate(row.documents):
             if row.packed:
@@ -51,17 +56,20 @@ def _parts(explanation: Explanation) -> Iterator[str]:
 
 def _document(document: DocumentView) -> Iterator[str]:
     yield from (_element("div", f"note: {note}") for note in (cut_line(document), *document.notes) if note)
+    if tools := tools_line(document.tools):
+        yield _element("div", tools)
     if document.messages:
         yield "<details><summary>messages</summary>"
         for index, message in enumerate(document.messages):
             yield _element("div", message_line(index, message))
-            yield _element("div", "\n".join(message_text(message)), "text")
+            lines = (f"{field}: {line}" if field else line for field, line in message_text(message))
+            yield _element("div", "\n".join(lines), "text")
         yield "</details>"
     if document.padding:
         return
     yield "<div>"
     for _, run in runs_of(document):
-        words = run_words(document, run[0])
+        words = run_words(document, run)
         yield from (_token(token, words) for token in run)
     yield "</div>"
 
@@ -69,6 +77,7 @@ def _document(document: DocumentView) -> Iterator[str]:
 def _token(token: TokenView, words: str) -> str:
     state = "trained" if token.trained else "masked"
     told = f"id {token.id}, label {token.label}, position {token.position}, {state}{f': {words}' if words else ''}"
+    told += f"; {place}" if (place := token_place(token)) else ""
     classes = f"token {state}{' control' * token.piece.control}"
     after = "<br>" if token.piece.text.endswith("\n") else ""
     return f'<span class="{classes}" title="{escape(told)}">{escape(token.piece.shown)}</span>{after}'

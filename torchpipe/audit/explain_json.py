@@ -1,11 +1,12 @@
 """An explanation as JSON. docs/explain.md describes the schema; a change of it is a new number."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from torchpipe.audit.explanation import DocumentView, Explanation, RowView, TokenView
 
-SCHEMA = "torchpipe.explain/1"
+SCHEMA = "torchpipe.explain/2"
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
@@ -23,13 +24,14 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 def to_json(explanation: Explanation, *, indent: int | None = None) -> str:
     """The same as one JSON text of printable ASCII: other characters are escaped, so a terminal may show it."""
     # json leaves DEL as it is, which it takes for printable.
-    return json.dumps(to_dict(explanation), ensure_ascii=True, indent=indent).replace("\x7f", "\\u007f")
+    return json.dumps(to_dict(explanation), ensure_ascii=True, indent=indent, default=str).replace("\x7f", "\\u007f")
 
 
 def _row(row: RowView) -> dict[str, Any]:
     return {
         "row": row.index,
         "source": row.source,
+        "refused": row.refused,
         "packed": row.packed,
         "num_tokens": row.num_tokens,
         "num_trained": row.num_trained,
@@ -41,10 +43,7 @@ def _row(row: RowView) -> dict[str, Any]:
 def _document(document: DocumentView) -> dict[str, Any]:
     messages = None
     if document.messages is not None:
-        messages = [
-            {name: getattr(message, name) for name in ("role", "text", "masked", "ipython", "eot", "num_images")}
-            for message in document.messages
-        ]
+        messages = [asdict(message) for message in document.messages]
     return {
         "sample": document.sample,
         "start": document.start,
@@ -57,6 +56,7 @@ def _document(document: DocumentView) -> dict[str, Any]:
         "traced": document.traced,
         "notes": list(document.notes),
         "messages": messages,
+        "tools": document.tools,
         "tokens": [_token(token) for token in document.tokens],
     }
 
@@ -75,5 +75,8 @@ def _token(token: TokenView) -> dict[str, Any]:
         "kind": token.kind,
         "message": token.message,
         "part": token.part,
+        "proof": token.proof,
+        "start": token.start,
+        "stop": token.stop,
         "reason": token.reason,
     }

@@ -1,6 +1,6 @@
 """An explanation as text, in colour or without."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchpipe.audit.explain_words import (
     LEGEND,
@@ -13,9 +13,10 @@ from torchpipe.audit.explain_words import (
     run_words,
     runs_of,
     source_line,
+    tools_line,
 )
 from torchpipe.audit.explanation import DocumentView, Explanation, RowView, TokenView
-from torchpipe.audit.visible import SEPARATOR, width
+from torchpipe.audit.visible import SEPARATOR, visible, width
 
 # Style -> the codes that begin it (ECMA-48, "select graphic rendition").
 STYLES = {
@@ -52,13 +53,19 @@ def to_text(
     Args:
         explanation: from :func:`torchpipe.audit.explain`.
         color: whether trained and masked tokens have colours; nothing is told by colour alone.
-        labels: adds each token's id and label in lines below it.
+        labels: adds each token's id and label in lines below it, and its characters in the rendered text where they
+            are told.
         width: columns to fill with tokens.
         max_tokens: tokens of a row to show; the rest is counted. None: all.
     """
     lines = _lines(explanation, labels, max(width, _NARROWEST + _INDENT), max_tokens)
     if not color:
         return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
+    return colored(lines)
+
+
+def colored(lines: Iterable[Line]) -> str:
+    """The lines with the codes of their styles."""
     return "\n".join(
         "".join(f"{STYLES[style]}{text}{_END}" if style else text for style, text in line) for line in lines
     )
@@ -73,6 +80,8 @@ def _lines(explanation: Explanation, labels: bool, columns: int, max_tokens: int
     for row in explanation.rows:
         yield []
         yield [("heading", row_line(explanation, row))]
+        if row.refused:
+            yield [("note", f"refused: {visible(row.refused, spaces=False)}")]
         yield from ([("note", f"note: {note}")] for note in row.notes)
         yield from _row_lines(row, labels, columns, max_tokens)
 
@@ -83,9 +92,12 @@ def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None)
         if row.packed:
             yield [("heading", document_line(row, place))]
         yield from ([("note", f"note: {note}")] for note in (cut_line(document), *document.notes) if note)
+        if tools := tools_line(document.tools):
+            yield [("", f"  {tools}")]
         for index, message in enumerate(document.messages or ()):
             yield [("", f"  {message_line(index, message)}")]
-            yield from ([("quiet", f"    {SEPARATOR} "), ("", text)] for text in message_text(message))
+            for field, text in message_text(message):
+                yield [("quiet", f"    {SEPARATOR} {f'{field}: ' if field else ''}"), ("", text)]
         if _is_uniform(document):
             token = document.tokens[0]
             yield [("masked", f"{'':{_INDENT}}{len(document.tokens):,} times {token.piece.shown}")]
@@ -96,7 +108,7 @@ def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None)
             if not left:
                 yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
                 return
-            words = run_words(document, run[0])
+            words = run_words(document, run)
             state = "trained" if run[0].trained else "masked"
             yield [(state, f"{offset:>6}  {f'{state:<7}  {words}' if words else state}")]
             yield from _token_lines(run[:left], labels, columns)
@@ -124,6 +136,8 @@ def _token_lines(tokens: Sequence[TokenView], labels: bool, columns: int) -> Ite
         if labels:
             yield _joined("id", [("quiet", str(token.id), size) for token, size in here], padded=True)
             yield _joined("label", [("quiet", str(token.label), size) for token, size in here], padded=True)
+        if labels and any(_characters(token) for token, _ in here):
+            yield _joined("chars", [("quiet", _characters(token), size) for token, size in here], padded=True)
         if labels and cells:
             yield []
 
@@ -139,7 +153,11 @@ def _joined(name: str, cells: Sequence[tuple[str, str, int]], *, padded: bool) -
 
 def _cell_width(token: TokenView, labels: bool) -> int:
     shown = width(token.piece.shown)
-    return max(shown, len(str(token.id)), len(str(token.label))) if labels else shown
+    return max(shown, len(str(token.id)), len(str(token.label)), len(_characters(token))) if labels else shown
+
+
+def _characters(token: TokenView) -> str:
+    return "" if token.start is None else f"{token.start}:{token.stop}"
 
 
 def _style(token: TokenView) -> str:

@@ -1,6 +1,7 @@
 """The sentences of an explanation, which text and HTML share. Everything here is safe to print."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -31,7 +32,8 @@ def decided_line(explanation: Explanation) -> str:
 
 def row_line(explanation: Explanation, row: RowView) -> str:
     """One row in numbers; of joined data sets, also whose it is."""
-    told = f"{'pack' if row.packed else 'row'} {row.index}: {row.num_tokens:,} tokens, {row.num_trained:,} trained"
+    counted = "refused" if row.refused else f"{row.num_tokens:,} tokens, {row.num_trained:,} trained"
+    told = f"{'pack' if row.packed else 'row'} {row.index}: {counted}"
     if row.source is not None and row.source != explanation.source:
         number = "" if row.packed else f"row {row.documents[0].sample} "
         told = f"{told}, {number}of {visible(row.source, spaces=False)}"
@@ -105,12 +107,53 @@ def message_line(index: int, message: MessageView) -> str:
     flags = ["masked" if message.masked else "trained"]
     flags += ["call (ipython)"] * message.ipython + ["turn goes on (eot false)"] * (not message.eot)
     flags += [f"{message.num_images} image{'s' * (message.num_images > 1)}"] * (message.num_images > 0)
-    return f"{index} {visible(message.role, spaces=False)}, {', '.join(flags)}"
+    flags += [] if message.weight is None else [f"weight {message.weight:g}"]
+    name = f" {visible(message.name, spaces=False)!r}" if message.name else ""
+    of_call = f", of call {visible(message.tool_call_id, spaces=False)!r}" if message.tool_call_id else ""
+    return f"{index} {visible(message.role, spaces=False)}{name}, {', '.join(flags)}{of_call}"
 
 
-def message_text(message: MessageView) -> list[str]:
-    """The text, a line for each of its own; spaces show at a line's ends only."""
-    lines = message.text.split("\n")
+def message_text(message: MessageView) -> list[tuple[str, str]]:
+    """What the message holds, a line for each of its own: what it is (nothing for plain text), and the line.
+
+    Spaces show at a line's ends only.
+    """
+    fields = [("reasoning", message.reasoning)] if message.reasoning else []
+    if message.text or not (message.calls or message.reasoning):
+        fields.append(("", message.text))
+    for number, call in enumerate(message.calls):
+        fields.append((f"call {number}", f"{call.name} {_as_json(call.arguments)}"))
+    return [(field, line) for field, text in fields for line in _text_lines(text)]
+
+
+def tools_line(tools: Any) -> str | None:
+    """The tools that a row offers, by name where they are a list; None where it offers none."""
+    if not tools:
+        return None
+    if isinstance(tools, str):
+        return f"tools, as JSON text: {_cut(visible(tools, spaces=False))}"
+    return f"tools: {_cut(', '.join(visible(_tool_name(tool), spaces=False) for tool in tools))}"
+
+
+def _tool_name(tool: Any) -> str:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    name = (function if isinstance(function, Mapping) else tool).get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else "(no name)"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST]}..."
+
+
+_LONGEST_LIST = 200
+
+
+def _as_json(arguments: Mapping[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+
+
+def _text_lines(text: str) -> list[str]:
+    lines = text.split("\n")
     shown = []
     for number, line in enumerate(lines):
         inner = line.strip(" ")
@@ -122,7 +165,7 @@ def message_text(message: MessageView) -> list[str]:
 
 
 def runs_of(document: DocumentView) -> Iterator[tuple[int, list[TokenView]]]:
-    """The tokens in runs that share message, kind, image, and reason: the first one's place in the row, and they."""
+    """The tokens in runs that share message, kind, image, reason, and proof: the first one's place, and they."""
     offset = document.offset
     for _, run in groupby(document.tokens, key=_sameness):
         tokens = list(run)
@@ -132,19 +175,41 @@ def runs_of(document: DocumentView) -> Iterator[tuple[int, list[TokenView]]]:
 
 def _sameness(token: TokenView) -> tuple[object, ...]:
     image = token.part if token.kind == "media" else None
-    return token.trained, token.kind, token.message, image, token.reason
+    return token.trained, token.kind, token.message, image, token.reason, token.proof
 
 
-def run_words(document: DocumentView, token: TokenView) -> str:
+def run_words(document: DocumentView, run: Sequence[TokenView]) -> str:
     """Where a run's tokens come from and why they are or are not trained, as far as that is known."""
-    parts = []
-    if token.message is not None and token.message >= 0:
-        role = document.messages[token.message].role if document.messages else ""
-        speaker = f"message {token.message} ({visible(role, spaces=False)})"
-        kind = (token.kind or "").replace("_", " ")
-        if token.reason is not None and token.reason.startswith(kind):  # "header (mask_policy sampled)"
-            return f"{speaker}, {visible(token.reason, spaces=False)}"
-        parts.append(f"{speaker}, {kind} ({token.part})" if token.kind == "media" else f"{speaker}, {kind}")
-    if token.reason is not None and not (token.trained and token.reason == "message trained"):
-        parts.append(visible(token.reason, spaces=False))
-    return ": ".join(parts)
+    token = run[0]
+    reason = None if token.reason is None else visible(token.reason, spaces=False)
+    if reason is not None and token.trained and token.proof not in (None, "", "none"):
+        reason = f"{reason} ({token.proof})"
+    kind = (token.kind or "").replace("_", " ")
+    places = ", ".join(_places(run))
+    if token.message is None or token.message < 0:
+        return f"{reason or ''}{f' ({places})' if places else ''}"
+    role = document.messages[token.message].role if document.messages else ""
+    speaker = f"message {token.message} ({visible(role, spaces=False)})"
+    if reason is not None and reason.startswith(kind):  # "header (mask_policy sampled)"
+        return f"{speaker}, {reason}{f' ({places})' if places else ''}"
+    told = f"{speaker}, {kind} ({places})" if places else f"{speaker}, {kind}"
+    return told if reason is None or (token.trained and reason == "message trained") else f"{told}: {reason}"
+
+
+def _places(run: Iterable[TokenView]) -> list[str]:
+    """The strings of the message that a run writes, where its kind doesn't tell: ``tool_calls[0]``, ``content[2]``."""
+    names = (token.part for token in run if token.part and token.part not in _PLAIN_PARTS)
+    return list(dict.fromkeys(visible(name.partition("]")[0] + "]" if "]" in name else name) for name in names))
+
+
+_PLAIN_PARTS = ("content", "reasoning_content", "reasoning", "thinking")
+"""The parts that are a message's only one of their kind."""
+
+
+def token_place(token: TokenView) -> str:
+    """The very string that one token is a part of, and its characters in the rendered text; what isn't told is left
+    out."""
+    told = [f"part {visible(token.part, spaces=False)}"] if token.part else []
+    told += [f"proof {token.proof}"] if token.proof else []
+    told += [f"characters {token.start}-{token.stop}"] if token.start is not None else []
+    return ", ".join(told)

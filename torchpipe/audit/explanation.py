@@ -5,11 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchpipe.audit.pieces import Piece
+from torchpipe.data.messages import Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallView:
+    """A call of a tool; all is raw. ``arguments`` are as the data has them: a dict, or JSON text."""
+
+    name: str
+    arguments: Mapping[str, Any] | str
+    id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageView:
-    """A message as the tokenizer got it; ``text`` is raw."""
+    """A message as the tokenizer got it; ``text``, ``reasoning``, ``name`` and the calls are raw."""
 
     role: str
     text: str
@@ -17,6 +27,28 @@ class MessageView:
     ipython: bool
     eot: bool
     num_images: int
+    reasoning: str | None = None
+    calls: tuple[CallView, ...] = ()
+    name: str | None = None
+    tool_call_id: str | None = None
+    weight: float | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> "MessageView":
+        """The view of a message."""
+        return cls(
+            role=message.role,
+            text=message.text_content,
+            masked=message.masked,
+            ipython=message.ipython,
+            eot=message.eot,
+            num_images=len(message.get_media()),
+            reasoning=message.reasoning,
+            calls=tuple(CallView(name=call.name, arguments=call.arguments, id=call.id) for call in message.tool_calls),
+            name=message.name,
+            tool_call_id=message.tool_call_id,
+            weight=message.weight,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +62,7 @@ class TokenView:
         position: its ``input_pos``, or its place where the sample has none.
         kind, message, part, proof: see :class:`~torchpipe.data.trace.Origin`; None where the tokenizer gave no trace.
         reason: why it is or is not trained; None where that isn't known.
+        start, stop: its characters [start, stop) in the rendered text; None where they aren't told.
     """
 
     id: int
@@ -42,6 +75,8 @@ class TokenView:
     reason: str | None
     part: str | None = None
     proof: str | None = None
+    start: int | None = None
+    stop: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +88,7 @@ class DocumentView:
         start: the first token's place in that sample.
         offset: the first token's place in the row.
         padding: whether it only fills the row.
-        messages: None where they aren't known.
+        messages: None where they aren't known; tools: the tools that the row offers, as it has them.
         tokens: all of them.
         num_cut: tokens that were cut to max_seq_len; cut_side: where, None where that isn't known.
         notes: sentences about what is unusual.
@@ -68,6 +103,7 @@ class DocumentView:
     num_cut: int = 0
     cut_side: str | None = None
     notes: tuple[str, ...] = ()
+    tools: Any = None
 
     @property
     def num_trained(self) -> int:
@@ -88,9 +124,10 @@ class RowView:
         index: the row's number.
         source: what the data set it stands in calls its source; None where it doesn't say.
         packed: whether it may hold several documents.
-        documents: in order; they hold all tokens of the row.
+        documents: in order; they hold all tokens of the row, which are none where it is refused.
         num_trained: labels that are not -100.
         notes: sentences about what is unusual.
+        refused: the sentence with which the row was refused; None where it became a sample.
     """
 
     index: int
@@ -99,6 +136,7 @@ class RowView:
     documents: tuple[DocumentView, ...]
     num_trained: int
     notes: tuple[str, ...] = ()
+    refused: str | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -1,8 +1,9 @@
 """Where the samples of a data set come from: its rows, its transforms, and what they decide."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchpipe.data.masking import MaskingStrategy
 from torchpipe.data.messages import Message
@@ -17,6 +18,13 @@ def locate(dataset: Any, index: int) -> tuple[Any, int]:
     while isinstance(dataset, ConcatDataset):
         dataset, index = dataset.locate(index)
     return dataset, index
+
+
+class Conversation(NamedTuple):
+    """The messages of a row and the tools that it offers, as the model transform gets them."""
+
+    messages: list[Message]
+    tools: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,40 +58,61 @@ class Origin:
         """Messages to tokens; None where it isn't known."""
         return self.dataset.transform.model_transform if self.dataset else None
 
-    def told(self, sample: int, cut: Cut | None = None) -> tuple[list[int], list[Message] | None, TokenTrace | None]:
-        """The tokens, messages and trace of a row that is read once more; nothing where that isn't possible.
+    @property
+    def whole_transform(self) -> Any:
+        """Messages to all tokens of a row, nothing cut; None where it isn't known."""
+        return self.dataset.transform.whole_transform if self.dataset else None
+
+    def conversation(self, sample: int, cut: Cut | None = None) -> Conversation | None:
+        """The conversation of a row that is read once more; None where that isn't possible.
 
         Args:
             sample: the row's number.
-            cut: the part of the row that is shown; the messages, tokens and trace are those that it was cut from.
+            cut: the part of the row that is shown, of whose messages it is.
+
+        Raises:
+            Exception: the row can't be read, or its transform fails; the error names the row.
         """
         if self.dataset is None:
-            return [], None, None
-        transform: Any = self.dataset.transform.whole_transform
+            return None
         try:
             row = self.dataset.rows[sample]
             row = dict(row) if isinstance(row, dict) else row  # for a transform that changes it
             row = self.message_transform(row) if self.message_transform is not None else row
-            messages = row.get("messages")
-            if not messages or not all(isinstance(message, Message) for message in messages):
-                return [], None, None
-            if cut is not None and cut.messages is not None:
-                messages = [messages[index] for index in cut.messages]
-            template = getattr(transform, "prompt_template", None)
-            shown = list(messages) if template is None else template(list(messages), inference=False)
-            if not gives_trace(transform):
-                return [], shown, None
-            tools = {"tools": row["tools"]} if row.get("tools") else {}
-            tokens, _, trace = transform.tokenize_messages(messages, trace=True, **tools)
         except Exception as error:
             raise located(error, f"Row {sample} of {self.name}") from error.__cause__
-        return list(tokens), shown, trace
+        messages = row.get("messages")
+        if not messages or not all(isinstance(message, Message) for message in messages):
+            return None
+        if cut is not None and cut.messages is not None:
+            messages = [messages[index] for index in cut.messages]
+        return Conversation(list(messages), row.get("tools"))
+
+    def shown(self, conversation: Conversation) -> list[Message]:
+        """The messages as the tokenizer writes them: after its prompt template."""
+        template = getattr(self.model_transform, "prompt_template", None)
+        messages = list(conversation.messages)
+        return messages if template is None else template(messages, inference=False)
+
+    def traced(self, conversation: Conversation) -> tuple[list[int], TokenTrace] | None:
+        """All tokens of the conversation and their trace; None where the model transform gives none."""
+        transform = self.whole_transform
+        if not gives_trace(transform):
+            return None
+        tools = {"tools": conversation.tools} if "tools" in _parameters(transform) else {}
+        tokens, _, trace = transform.tokenize_messages(conversation.messages, trace=True, **tools)
+        return list(tokens), trace
 
     def sample_of(self, row: int, number: int) -> Mapping[str, Any]:
         """One of the samples of a row, made once more; nothing where none can be a part of its row by ``overflow``."""
         if self.dataset is None or self.dataset.transform.overflow is None:
             return {}
         return self.dataset.fitted(row).samples[number]
+
+
+def _parameters(model_transform: Any) -> Collection[str]:
+    method = getattr(model_transform, "tokenize_messages", None)
+    return inspect.signature(method).parameters if callable(method) else ()
 
 
 def decided_by(origin: Origin, tokenizer: Any) -> dict[str, Any]:
@@ -100,6 +129,7 @@ def decided_by(origin: Origin, tokenizer: Any) -> dict[str, Any]:
         "tokenizer": _name(tokenizer),
         "chat_format": getattr(getattr(inner_tokenizer, "chat_format", None), "name", None),
         "mask_policy": getattr(inner_tokenizer, "mask_policy", None),
+        "on_unproved": getattr(inner_tokenizer, "on_unproved", None),
         "prompt_template": _name(template),
         "max_seq_len": policy.max_seq_len if policy else getattr(tokenizer, "max_seq_len", None),
         **({"overflow": policy.overflow} if policy else {}),

@@ -12,7 +12,9 @@ from torchpipe.errors import ConfigError
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the rows and return 0; 2 for a command line or a config's name that can't be used."""
+    """Print the rows and return 0; 1 where one of them is refused; 2 for a command line or a config's name that can't
+    be used.
+    """
     parser = _parser()
     options, words = parser.parse_known_args(argv)
     unknown = [word for word in words if word.startswith("-")]
@@ -20,6 +22,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
     if options.rows and options.num_rows is not None:
         parser.error("-n takes the first rows and --row names single ones: give one of them")
+    if options.inference and options.labels:
+        parser.error("--labels are of the training row, and --inference compares contexts: give one of them")
     from torchpipe.config.load import load_config
     from torchpipe.config.overrides import apply_overrides, check_override
 
@@ -31,22 +35,32 @@ def main(argv: Sequence[str]) -> int:
         print_error(error)
         return 2
     cfg = apply_overrides(load_config(file), words)
+    rows, num_rows = options.rows, options.num_rows or 1
+    color, columns = wants_color(options.color), shutil.get_terminal_size((100, 24)).columns
+    if options.inference:
+        from torchpipe.audit import inference_text
+        from torchpipe.audit.inference import compare_config
+
+        report = compare_config(cfg, rows=rows, num_rows=num_rows, section=options.section)
+        text = report.to_text(color=color, width=columns, max_tokens=options.max_tokens)
+        print_anywhere(inference_text.to_json(report) if options.json else text)
+        return _status([row.index for row in report.rows if row.refused])
     from torchpipe.audit.explain import explain_config
+    from torchpipe.audit.explain_json import to_json
 
-    found = explain_config(cfg, rows=options.rows, num_rows=options.num_rows or 1, section=options.section)
-    if options.json:
-        from torchpipe.audit.explain_json import to_json
+    found = explain_config(cfg, rows=rows, num_rows=num_rows, section=options.section)
+    text = found.to_text(color=color, labels=options.labels, width=columns, max_tokens=options.max_tokens)
+    print_anywhere(to_json(found) if options.json else text)
+    return _status([row.index for row in found.rows if row.refused])
 
-        print(to_json(found))
+
+def _status(refused: Sequence[int]) -> int:
+    """0, or 1 and a sentence where rows are refused, so that a script notices."""
+    if not refused:
         return 0
-    text = found.to_text(
-        color=wants_color(options.color),
-        labels=options.labels,
-        width=shutil.get_terminal_size((100, 24)).columns,
-        max_tokens=options.max_tokens,
-    )
-    print_anywhere(text)
-    return 0
+    names = f"Row {refused[0]} is" if len(refused) == 1 else f"Rows {', '.join(map(str, refused))} are"
+    print(f"Error: {names} refused; the output says why.", file=sys.stderr)
+    return 1
 
 
 def wants_color(asked: bool | None) -> bool:
@@ -78,8 +92,18 @@ def _parser() -> argparse.ArgumentParser:
         "--row", dest="rows", metavar="K", type=int, action="append", help="row K, from 0; -1 is the last; repeatable"
     )
     parser.add_argument("--section", metavar="KEY", default="dataset", help="the data set's key (default: dataset)")
-    parser.add_argument("--labels", action="store_true", help="each token's id and label below it")
-    parser.add_argument("--max-tokens", metavar="N", type=_above_0, help="show at most N tokens of a row")
+    parser.add_argument(
+        "--inference",
+        action="store_true",
+        help="instead: where each reply's training context differs from what a server would feed",
+    )
+    parser.add_argument("--labels", action="store_true", help="each token's id, label and characters below it")
+    parser.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=_above_0,
+        help="show at most N tokens of a row (with --inference: of a context)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead (docs/explain.md has the schema)")
     parser.add_argument(
         "--color",

@@ -62,6 +62,9 @@ def trace_of(
             for token_id, (start, stop) in zip(piece.token_ids, ranges, strict=True):
                 part = parts[max(0, bisect_right(starts, start) - 1)]
                 turn = turns.get(part.message)
+                if turn is None and (turn := _turn_at(sample.turns, start)) is not None:
+                    # The control token that opens the next message is what the model stops at.
+                    part = part._replace(kind="footer", message=turn.message, part="")
                 trained = not mask[place]
                 kind = part.kind
                 if piece.control and not trained and token_id in named and kind in ("header", "footer"):
@@ -73,6 +76,12 @@ def trace_of(
                 place += 1
 
     return TokenTrace.from_runs(origins())
+
+
+def _turn_at(turns: Sequence[Turn], place: int) -> Turn | None:
+    """The turn in whose reply a place stands."""
+    number = bisect_right(turns, place, key=lambda turn: turn.start) - 1
+    return turns[number] if number >= 0 and place < turns[number].stop else None
 
 
 def _reason(

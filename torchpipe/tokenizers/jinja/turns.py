@@ -40,7 +40,8 @@ class Turn:
     Attributes:
         message: its index.
         start, stop: characters [start, stop) of the text are what the model samples. Not proved: from where the
-            rendered turn first differs from the prompt.
+            rendered turn first differs from the prompt; where an earlier message already does, from the end of what
+            the turn's own text shares with the end of the prompt.
         proof: how it is known; "none" where it isn't.
         why_not: what the proof failed on, as words; empty for proved turns.
         option: the template option that follows the row, and its value, with which the prompt was rendered.
@@ -185,6 +186,9 @@ class TurnProver:
             return rendering.start_of(index), "none", f"its prompt can't be rendered: {error}"
         shared = _shared_length(prompt, text)
         fault = f"its prompt goes on with {shown(prompt[shared:])}, which the rendered conversation lacks there"
+        own = rendering.start_of(index)
+        if shared < own:  # the texts part in an earlier message, which the model doesn't sample
+            shared = own + _overlap(prompt, text[own:])
         return shared, "none", fault
 
     def _what_changes(self, rendering: Rendering, index: int, stop: int, option: tuple[str, bool] | None) -> str:
@@ -252,6 +256,11 @@ def _before_control(controls: Sequence[ControlSpan], place: int) -> int:
     """The place, or the start of the control token that it is in the middle of."""
     number = bisect_left(controls, place, key=itemgetter(0)) - 1
     return controls[number].start if number >= 0 and controls[number].stop > place else place
+
+
+def _overlap(one: str, other: str) -> int:
+    """The length of the longest ending of one text with which the other begins."""
+    return next((size for size in range(min(len(one), len(other)), 0, -1) if one.endswith(other[:size])), 0)
 
 
 def _shared_length(one: str, other: str) -> int:
