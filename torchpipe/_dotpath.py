@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchpipe._not_yet import not_yet
 from torchpipe._refusal import object_refusal, spelling_refusal
-from torchpipe._suggest import did_you_mean
+from torchpipe._suggest import callables_of, did_you_mean, misspelt
 from torchpipe.errors import InstantiationError
 
 # What torchpipe itself imports, some of it late. A file of the same name in the working folder must not replace it.
@@ -21,10 +22,14 @@ _NEEDED = frozenset(
     grain transformers huggingface_hub pyarrow pandas fsspec yaml tqdm regex requests torchvision""".split()  # noqa: SIM905
 )
 
+_OWN_FILES = (Path(__file__), Path(__file__).with_name("_not_yet.py"))  # no place to correct an import in
+
 _OWN_CODE = (
     "A config names your own functions and classes, or a library's. If you need this one, call it in a function of "
     "your own and name that"
 )
+
+_REPLACE_TORCHTUNE = "torchtune is not installed, and torchpipe does without it. Replace 'torchtune' with 'torchpipe'"
 
 
 def check_spelling(path: object, *, allow_unsafe: bool = False) -> str:
@@ -96,6 +101,8 @@ class _NotFoundError(InstantiationError):
 
 def _find(parts: list[str], path: str, known: Mapping[str, Any], allow_unsafe: bool) -> Any:
     top = _import_top(parts[0], path)
+    if top is None and parts[0] == "torchtune":
+        raise InstantiationError(f"Could not find '{path}': {_REPLACE_TORCHTUNE}, as torchpipe.{'.'.join(parts[1:])}.")
     if top is None:
         what = "module, or name in the code that reads the config," if len(parts) == 1 else "module"
         raise InstantiationError(
@@ -145,17 +152,14 @@ def _attributes(start: Any, names: list[str], path: str, allow_unsafe: bool) -> 
         try:
             following = getattr(current, name)
         except AttributeError as error:
-            names_here = dir(current)
             if isinstance(current, types.ModuleType):
                 owner = f"module '{current.__name__}'"
-                files = [found.name for found in pkgutil.iter_modules(getattr(current, "__path__", []))]
-                names_here = [
-                    *files,
-                    *sorted(names_here, key=lambda known: known not in files),
-                ]  # of Name and name, Name
+                sentence = not_yet(current.__name__, name)
+                if sentence is not None:
+                    raise _NotFoundError(f"Could not find '{path}': {sentence}") from error
             else:
                 owner = f"'{'.'.join(path.split('.')[: -len(names) + place])}'"
-            hint = did_you_mean(name, names_here)
+            hint = misspelt(name, _names_in(current, last=place == len(names) - 1))
             raise _NotFoundError(f"Could not find '{path}': {owner} has no '{name}'.{hint}") from error
         except ImportError as error:
             raise _broken(getattr(current, "__name__", path), path, error) from error
@@ -171,6 +175,13 @@ def _attributes(start: Any, names: list[str], path: str, allow_unsafe: bool) -> 
                 raise InstantiationError(f"'{path}' is refused at '{name}': {reason}. {_OWN_CODE}.")
         current = following
     return current
+
+
+def _names_in(owner: Any, *, last: bool) -> list[str]:
+    """What may be meant at a place of a dotted name: at its end what can be called, before it also modules."""
+    files = [found.name for found in pkgutil.iter_modules(getattr(owner, "__path__", []))]
+    public = [name for name in files if not name.startswith("_")]
+    return [*callables_of(owner), *([] if last else public)]
 
 
 def _import_top(name: str, path: str) -> types.ModuleType | None:
@@ -226,12 +237,14 @@ def _broken(module: str, path: str, error: ImportError) -> InstantiationError:
     step = error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        if not file.startswith("<") and file != __file__ and Path(file).parent.name != "importlib":
+        if not file.startswith("<") and Path(file) not in _OWN_FILES and Path(file).parent.name != "importlib":
             place = f" ({file}, line {step.tb_lineno})"
         step = step.tb_next
+    from_torchtune = isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "torchtune"
+    todo = _REPLACE_TORCHTUNE if from_torchtune else "Install what is missing, or correct that import"
     return InstantiationError(
-        f"Could not import module '{module}' for '{path}': the module exists, but an import inside it failed: {error}"
-        f"{place}. Install what is missing, or correct that import."
+        f"Could not import module '{module}' for '{path}': the module exists, but an import inside it failed: "
+        f"{str(error).removesuffix('.')}{place}. {todo}."
     )
 
 

@@ -146,6 +146,9 @@ def test_a_misspelt_component_key_is_named() -> None:
         ("no_such_name", "no module, or name in the code that reads the config, called 'no_such_name'"),
         ("torchpipe.constantz.X", r"module 'torchpipe' has no 'constantz'\. Did you mean 'constants'\?"),
         ("torch.optim.AdmW", r"has no 'AdmW'\. Did you mean 'AdamW'\?"),
+        ("torchpipe.models.lama3.x", r"module 'torchpipe.models' has no 'lama3'\. Did you mean 'llama3'\?"),
+        ("torchpipe.models.llama3.lama3_tokenizer", r"Did you mean 'llama3_tokenizer'\?"),
+        ("torchpipe.data.Message.from_dct", r"'torchpipe.data.Message' has no 'from_dct'\. Did you mean 'from_dict'\?"),
         ("torch.nn", "'torch.nn' is a module"),
         ("torchpipe.constants.IGNORE_INDEX", "is a int"),
     ],
@@ -153,6 +156,43 @@ def test_a_misspelt_component_key_is_named() -> None:
 def test_a_name_that_leads_nowhere_says_why(name: Any, message: str) -> None:
     with pytest.raises(InstantiationError, match=message):
         instantiate({"_component_": name})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torchpipe.models.gemma.gemma",  # GEMMA is a format
+        "torchpipe.models.llama3.llama3_80b",
+        "torchpipe.models.llama3.lora_llama3_8b",
+        "torchpipe.models.llama3.open_backed",  # imported there
+        "torchpipe.datasets.dpo_dataset",
+        "torchpipe.constants.IGNORE_INDEXES",
+    ],
+)
+def test_what_is_another_thing_is_not_offered_for_a_name(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    with pytest.raises(InstantiationError, match=rf"module '{module}' has no '{last}'\.$"):
+        instantiate({"_component_": name})
+
+
+def test_a_name_of_torchtunes_says_what_to_write() -> None:
+    expected = r"torchtune is not installed.*Replace 'torchtune' with 'torchpipe', as torchpipe\.data\.Message\.$"
+    with pytest.raises(InstantiationError, match=expected):
+        instantiate({"_component_": "torchtune.data.Message"})
+
+
+def test_a_module_that_imports_torchtune_says_what_to_write(write: Write) -> None:
+    write("half_renamed.py", "import os\nfrom torchtune.data import Message\ndef rows(): pass\n")
+    expected = r"half_renamed.py, line 2\)\. torchtune is not installed.* Replace 'torchtune' with 'torchpipe'\.$"
+    with pytest.raises(InstantiationError, match=expected):
+        instantiate({"_component_": "half_renamed.rows"})
+
+
+def test_a_module_that_imports_what_is_not_here_yet_is_told_so(write: Write) -> None:
+    write("early.py", "from torchpipe.datasets import PreferenceDataset\n")
+    expected = r"failed: torchpipe has no torchpipe.datasets.PreferenceDataset yet\..*early.py, line 1\)\."
+    with pytest.raises(InstantiationError, match=expected):
+        instantiate({"_component_": "early.rows"})
 
 
 def test_bare_names_come_from_the_calling_module_before_modules(write: Write) -> None:

@@ -1,10 +1,12 @@
 """Map-style data sets, for a torch ``DataLoader``."""
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dataset, instruct_dataset, sft_dataset
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.instantiate import count_samples, instantiate_dataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
 
 __all__ = [
@@ -13,10 +15,16 @@ __all__ = [
     "PackedDataset",
     "SFTDataset",
     "SFTTransform",
+    "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",
     "count_samples",
+    "grammar_dataset",
     "instantiate_dataset",
     "instruct_dataset",
+    "samsum_dataset",
     "sft_dataset",
+    "slimorca_dataset",
 ]
+
+__getattr__ = refusing(__name__)
