@@ -60,6 +60,12 @@ def test_alone_it_prints_its_commands(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(f"\n  {command} " in told for command in COMMANDS)
 
 
+def test_python_m_torchpipe_is_the_command(tmp_path: Path) -> None:
+    told = run_python("-m", "torchpipe", "ls", folder=tmp_path)
+    assert (told.returncode, told.stdout) == (0, torchpipe("ls", folder=tmp_path).stdout)
+    assert run_python("-m", "torchpipe", "validat", folder=tmp_path).returncode == 2
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     import torchpipe
 
