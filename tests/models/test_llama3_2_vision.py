@@ -122,6 +122,8 @@ def test_the_transform_stands_for_its_tokenizer(path: str) -> None:
     assert transform.image_seq_len == 4 * 5
     assert transform.decode(transform.encode("a dog")) == "a dog"
     tokens, mask = transform.tokenize_messages(chat())
+    open_ended = transform.tokenize_messages(chat(), add_eos=False)
+    assert open_ended == transform.tokenize_messages(chat(), add_end_tokens=False) != (tokens, mask)
     assert (len(tokens), len(mask), tokens.count(IMAGE_ID)) == (37, 37, 3)
 
 
