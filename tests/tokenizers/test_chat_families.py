@@ -214,21 +214,63 @@ def test_a_missing_file_is_named(family: str, tmp_path: Path) -> None:
         ("llama3", "qwen3", "151643 ordinary tokens, as the published file of qwen2, qwen2_5, qwen3"),
         ("phi4", "qwen2", "151643 ordinary tokens, as the published file of qwen2, qwen2_5, qwen3; that of phi4"),
         ("llama4", "json", r"128000 ordinary tokens, as the published file of llama3"),
-        ("gemma_turns", "llama2", r"The gemma_turns format writes '<end_of_turn>', which is not among"),
+        (
+            "gemma",
+            "llama2",
+            r"32000 pieces, as the published file of llama2, mistral, phi3_mini; that of gemma has 256000",
+        ),
+        (
+            "gemma_turns",
+            "mistral",
+            r"32000 pieces, as .* that of gemma_turns has 256000 or 262144\. Give the family's own",
+        ),
+        ("llama2", "mistral v3", r"32768 pieces, as the published file of mistral; that of llama2 has 32000\."),
+        ("phi3_mini", "mistral v3", r"32768 pieces, as the published file of mistral; that of phi3_mini has 32000\."),
+        (
+            "mistral",
+            "gemma 2",
+            r"256000 pieces, as the published file of gemma, gemma_turns; that of mistral has 32000 or",
+        ),
+        ("gemma_turns", "small", r"The gemma_turns format writes '<end_of_turn>', which is not among"),
         ("llama2", "t5", r"The llama2 format writes '<s>', which is not among"),
     ],
 )
 def test_the_file_of_another_family_is_refused(
-    family: str, file: str, sentence: str, files: dict[str, str], shared_data: Path, llama3_tokenizer_json: Path
+    family: str,
+    file: str,
+    sentence: str,
+    files: dict[str, str],
+    shared_data: Path,
+    llama3_tokenizer_json: Path,
+    tmp_path: Path,
 ) -> None:
+    folder = shared_data / "tokenizers"
+    pieces = (b"\x0a\x09\x0a\x07<%05x>" % number for number in range(256_000 - 32_000))
+    gemma_sized = b"".join([Path(files["mistral"]).read_bytes(), *pieces]) if file == "gemma 2" else b""
+    (tmp_path / "gemma.model").write_bytes(gemma_sized)
     paths = {
+        "mistral v3": str(folder / "mistral" / "mistral_instruct_tokenizer_240323.model.v3"),
+        "gemma 2": str(tmp_path / "gemma.model"),
+        "small": str(folder / "torchtune" / "m.model"),
         **files,
         "json": str(llama3_tokenizer_json),
-        "t5": str(shared_data / "tokenizers" / "torchtune" / "sentencepiece.model"),
+        "t5": str(folder / "torchtune" / "sentencepiece.model"),
     }
     more = GEMMA_TURNS if family == "gemma_turns" else {}
     with pytest.raises(TokenizerError, match=sentence):
         BUILDERS[family][0](paths[file], **more)
+
+
+def test_a_file_of_a_size_that_nobody_publishes_is_read(shared_data: Path) -> None:
+    small = str(shared_data / "tokenizers" / "torchtune" / "m.model")
+    for family in ("llama2", "mistral", "gemma", "phi3_mini"):
+        assert BUILDERS[family][0](small).base_vocab_size == 2000
+
+
+def test_mistral_reads_both_of_its_files(shared_data: Path) -> None:
+    folder = shared_data / "tokenizers" / "mistral"
+    sizes = [mistral_tokenizer(str(file)).vocab_size for file in sorted(folder.glob("*.model.v*"))]
+    assert sizes == [32_768, 32_000]
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama3", "phi4"])

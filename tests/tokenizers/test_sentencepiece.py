@@ -8,7 +8,7 @@ from sentencepiece import SentencePieceProcessor
 
 from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers import SentencePieceBackend, open_backend
-from torchpipe.tokenizers.families import LLAMA2
+from torchpipe.tokenizers.families import MISTRAL
 
 FILES = {
     "mistral v1": "mistral/tokenizer.model.v1",
@@ -127,7 +127,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, file: Path) -> None:
 
 
 def test_open_backend_tells_a_model_file_by_how_it_begins(file: Path) -> None:
-    assert isinstance(open_backend(file, LLAMA2), SentencePieceBackend)
+    assert isinstance(open_backend(file, MISTRAL), SentencePieceBackend)
 
 
 def test_bytes_of_a_token(mistral_v3: SentencePieceBackend) -> None:

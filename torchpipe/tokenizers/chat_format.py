@@ -44,7 +44,9 @@ class ChatFormat:
             ``tokenizer.json``, or a ``vocab.json`` with its ``merges.txt``.
         pattern: split expression of a byte-level encoder, for files that don't hold it.
         normalization: the Unicode form that text is brought to before it is encoded, for files that don't say so.
-        published_sizes: sizes of the ordinary vocabularies that the family's publishers ship.
+        published_sizes: sizes of the ordinary vocabularies that the family's publishers ship (of a SentencePiece file:
+            of all its pieces). A file that has the size of another family's is refused; one of a size that nobody
+            ships passes.
         control_tokens: in the order of their ids, which follow the ordinary vocabulary without a gap.
         control_pieces: pieces of a SentencePiece file that no text may be encoded as, though the file allows it.
 

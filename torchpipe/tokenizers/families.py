@@ -63,6 +63,7 @@ LLAMA4 = replace(
 LLAMA2 = ChatFormat(
     name="llama2",
     files="sentencepiece",
+    published_sizes=(32_000,),
     document_start=(Control("<s>"),),
     document_end=(Control("</s>"),),
     document_per_exchange=True,
@@ -74,7 +75,8 @@ LLAMA2 = ChatFormat(
     stop=(Control("</s>"),),
 )
 
-MISTRAL = replace(LLAMA2, name="mistral")
+# 32,000 pieces in v0.1 and v0.2, as Llama 2 has; 768 more, which are control tokens, from v0.3 on.
+MISTRAL = replace(LLAMA2, name="mistral", published_sizes=(32_000, 32_768))
 
 _GEMMA_BOS = Control("<bos>", aliases=("<s>",))
 _GEMMA_EOS = Control("<eos>", aliases=("</s>",))
@@ -82,6 +84,7 @@ _GEMMA_EOS = Control("<eos>", aliases=("</s>",))
 GEMMA = replace(
     LLAMA2,
     name="gemma",
+    published_sizes=(256_000, 262_144),  # Gemma 1 and 2; Gemma 3
     hint="This is Gemma's bare text. For the turns of its instruction-tuned models, give the tokenizer "
     "prompt_template: torchpipe.models.gemma.GemmaChatTemplate.",
     control_pieces=GEMMA_CONTROL_PIECES,
@@ -157,6 +160,7 @@ QWEN3 = replace(
 PHI3_MINI = ChatFormat(
     name="phi3_mini",
     files="sentencepiece",
+    published_sizes=(32_000,),  # it is Llama 2's vocabulary
     control_tokens=PHI3_CONTROL_TOKENS,
     document_start=(Control("<s>"),),
     header=(Slot.ROLE_CONTROL, "\n"),
@@ -174,9 +178,13 @@ PHI3_MINI = ChatFormat(
     stop=(Control("<|endoftext|>"), Control("<|end|>")),
 )
 
-# What torchtune writes where it is asked to end documents: one for each answer.
+# What torchtune writes where it is asked to end documents: one for each answer. It opens no file of its own.
 PHI3_MINI_DOCUMENTS = replace(
-    PHI3_MINI, name="phi3_mini_documents", document_end=(Control("<|endoftext|>"),), document_per_exchange=True
+    PHI3_MINI,
+    name="phi3_mini_documents",
+    published_sizes=(),
+    document_end=(Control("<|endoftext|>"),),
+    document_per_exchange=True,
 )
 
 # https://huggingface.co/microsoft/phi-4/blob/main/tokenizer_config.json (MIT)

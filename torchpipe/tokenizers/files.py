@@ -38,7 +38,9 @@ def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_pat
                 f"{path} holds {held}, and {name} reads a SentencePiece model. Give the tokenizer.model that the "
                 "family publishes."
             )
-        return SentencePieceBackend(path, (*chat_format.control_pieces, *chat_format.control_tokens))
+        pieces = SentencePieceBackend(path, (*chat_format.control_pieces, *chat_format.control_tokens))
+        _refuse_other_family(pieces, chat_format)
+        return pieces
     if is_sentencepiece(start):
         raise TokenizerError(
             f"{path} is a SentencePiece model, and {name} reads tiktoken ranks, a tokenizer.json, or a vocab.json with "
@@ -68,9 +70,11 @@ def _refuse_other_family(backend: Backend, chat_format: ChatFormat) -> None:
         return
     others = [row.name for row in FAMILIES if size in row.published_sizes]
     if others:
+        own = " or ".join(map(str, chat_format.published_sizes))
+        what = "ordinary tokens" if chat_format.files == "byte_level" else "pieces"
         raise TokenizerError(
-            f"{backend.name} has {size} ordinary tokens, as the published file of {', '.join(others)}; that of "
-            f"{chat_format.name} has {chat_format.published_sizes[0]}. Give the family's own file, or use the other "
+            f"{backend.name} has {size} {what}, as the published file of {', '.join(others)}; that of "
+            f"{chat_format.name} has {own}. Give the family's own file, or use the other "
             "family's tokenizer."
         )
 
