@@ -138,8 +138,8 @@ def test_mistral_v1_differs_from_the_publisher_by_a_space_and_by_the_start_of_ea
     assert compared >= 12
 
 
-def test_gemma_is_bare_text_without_a_template(file: str) -> None:
-    assert spelled(gemma_tokenizer(file), [ASKED, ANSWER]) == "<s>12 + 30?42</s>"
+def test_gemma_is_bare_text_without_a_template(gemma_file: str) -> None:
+    assert spelled(gemma_tokenizer(gemma_file), [ASKED, ANSWER]) == "<bos>12 + 30?42<eos>"
 
 
 def test_gemma_has_turns_with_its_template(gemma_file: str) -> None:
@@ -201,3 +201,7 @@ def test_phi3_has_no_place_for_results(phi3: Phi3MiniTokenizer, role: Any) -> No
 def test_a_template_that_spells_the_start_token_is_refused(file: str) -> None:
     with pytest.raises(ConfigError, match="spells '<s>', which the llama2 format writes itself"):
         llama2_tokenizer(file, prompt_template={"user": ("<s>[INST] ", " [/INST]")})
+
+
+def test_phi3_decodes_ids_by_torchtunes_keyword(phi3: Phi3MiniTokenizer) -> None:
+    assert phi3.decode(ids=phi3.encode("forty-two", False, False)) == "forty-two"
