@@ -9,7 +9,8 @@ import pytest
 from torchpipe.data import Message
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.models.llama3 import llama3_tokenizer
-from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, open_backend
+from torchpipe.models.tiny import tiny_tokenizer
+from torchpipe.tokenizers import LLAMA3, ChatFormatTokenizer, control_id, open_backend
 
 CHAT = [Message("system", "sys ", masked=True), Message("user", " hi "), Message("assistant", "yo\n")]
 # Made with torchtune 0.6.1 on the same file.
@@ -162,6 +163,21 @@ def test_the_ids_that_recipes_ask_for(tokenizer: ChatFormatTokenizer) -> None:
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (128000, 128001, 128004)
     assert tokenizer.stop_tokens == [128001, 128009, 128008]
     assert (tokenizer.base_vocab_size, tokenizer.vocab_size) == (128000, 128257)
+
+
+def test_control_tokens_have_torchtunes_names(llama3_tokenizer_file: Path) -> None:
+    tokenizer = llama3_tokenizer(str(llama3_tokenizer_file))
+    assert (tokenizer.start_header_id, tokenizer.end_header_id) == (128006, 128007)
+    assert (tokenizer.eot_id, tokenizer.eom_id, tokenizer.python_tag) == (128009, 128008, 128010)
+    assert (tokenizer.step_id, tokenizer.image_id) == (128005, 128256)
+
+
+def test_a_control_token_that_is_not_there_is_named() -> None:
+    class Other(ChatFormatTokenizer):
+        other_id = control_id("<|other|>")
+
+    with pytest.raises(TokenizerError, match=r"no control token '<\|other\|>' among its \d+; its special_tokens"):
+        _ = Other(tiny_tokenizer().backend, LLAMA3).other_id
 
 
 def test_a_long_run_of_white_space_does_not_overflow(tokenizer: ChatFormatTokenizer) -> None:

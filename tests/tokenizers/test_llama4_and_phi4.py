@@ -98,7 +98,7 @@ def test_phi4_leaves_the_answer_open_for_inference(phi4: Phi4Tokenizer) -> None:
 def test_phi4_splits_text_as_its_publisher_does(phi4: Phi4Tokenizer, cl100k: Path) -> None:
     """Three digits at most, and contractions in capitals: cl100k_base, ids of OpenAI's tiktoken."""
     assert phi4.encode("1234567", False, False) == [4513, 10961, 22]
-    assert phi4.decode(phi4.encode("1234567", False, False)) == "1234567"
+    assert phi4.decode(ids=phi4.encode("1234567", False, False)) == "1234567"
     from_ranks = phi4_tokenizer(str(cl100k))
     for text in ("DON'T under_score 1,234,567.89", "a\n\n b ...!?\r\n", "naïve 日本語 🙂"):
         assert from_ranks.encode(text) == phi4.encode(text)

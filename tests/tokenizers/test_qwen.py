@@ -214,6 +214,11 @@ def test_the_ids_that_recipes_ask_for(qwen2: Qwen2Tokenizer, qwen3: Qwen3Tokeniz
     assert qwen2.encode("") == [IM_END]
 
 
+def test_control_tokens_have_torchtunes_names(qwen2: Qwen2Tokenizer, qwen3: Qwen3Tokenizer) -> None:
+    assert (qwen2.im_start_id, qwen2.im_end_id, qwen2.unk_id) == (151644, IM_END, None)
+    assert (qwen3.tool_call_start_id, qwen3.tool_call_end_id) == (151657, 151658)
+
+
 def test_other_tokens_can_start_and_end_a_text(ranks: Path) -> None:
     tokenizer = qwen2_tokenizer(str(ranks), bos_token="<|endoftext|>", eos_token="<|endoftext|>")
     assert tokenizer.decode(tokenizer.encode("a")) == "<|endoftext|>a<|endoftext|>"

@@ -11,6 +11,7 @@ from torchpipe.tokenizers import (
     FamilyTokenizer,
     MaskPolicy,
     PromptTemplateLike,
+    control_id,
     read_special_tokens,
 )
 
@@ -63,6 +64,14 @@ class Llama3Tokenizer(FamilyTokenizer):
     """
 
     chat_format_row: ClassVar[ChatFormat] = LLAMA3
+
+    start_header_id = control_id("<|start_header_id|>")
+    end_header_id = control_id("<|end_header_id|>")
+    eot_id = control_id("<|eot_id|>")
+    eom_id = control_id("<|eom_id|>")
+    python_tag = control_id("<|python_tag|>")
+    image_id = control_id("<|image|>")
+    step_id = control_id("<|step_id|>")
 
 
 def llama3_tokenizer(

@@ -12,6 +12,7 @@ from torchpipe.tokenizers import (
     Control,
     MaskPolicy,
     PromptTemplateLike,
+    control_id,
     open_backend,
     read_special_tokens,
 )
@@ -57,6 +58,11 @@ class Qwen2Tokenizer(ChatFormatTokenizer):
     """
 
     chat_format_row: ClassVar[ChatFormat] = QWEN2
+
+    im_start_id = control_id("<|im_start|>")
+    im_end_id = control_id("<|im_end|>")
+    unk_id: None = None
+    """torchtune's name; there is no unknown token, for every byte has one."""
 
     def __init__(
         self,

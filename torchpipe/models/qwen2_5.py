@@ -3,7 +3,7 @@
 from typing import ClassVar, Unpack
 
 from torchpipe.models.qwen2 import Qwen2Tokenizer, QwenOptions
-from torchpipe.tokenizers import ChatFormat, PromptTemplateLike, read_special_tokens
+from torchpipe.tokenizers import ChatFormat, PromptTemplateLike, control_id, read_special_tokens
 from torchpipe.tokenizers.families import QWEN2_5
 
 
@@ -14,6 +14,9 @@ class Qwen2_5Tokenizer(Qwen2Tokenizer):  # noqa: N801  # torchtune's name
     """
 
     chat_format_row: ClassVar[ChatFormat] = QWEN2_5
+
+    tool_call_start_id = control_id("<tool_call>")
+    tool_call_end_id = control_id("</tool_call>")
 
 
 def qwen2_5_tokenizer(

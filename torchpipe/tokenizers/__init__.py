@@ -19,6 +19,7 @@ from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemp
 from torchpipe.tokenizers.pieces import PieceEncoder, encode_pieces
 from torchpipe.tokenizers.publisher_formats import PUBLISHER_FORMATS
 from torchpipe.tokenizers.publisher_tokenizer import PublisherFormatTokenizer
+from torchpipe.tokenizers.named_ids import control_id
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tekken import TekkenBackend
@@ -58,6 +59,7 @@ __all__ = [
     "chat_format_tokenizer",
     "encode_pieces",
     "load_backend",
+    "control_id",
     "open_backend",
     "read_hf_files",
     "read_special_tokens",
