@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import ClassVar
+
 import pytest
 
 from torchpipe.data import (
@@ -12,6 +15,8 @@ from torchpipe.data import (
     prompt_template,
 )
 from torchpipe.errors import ConfigError
+from torchpipe.models.tiny import tiny_tokenizer
+from torchpipe.tokenizers import ChatFormatTokenizer
 
 QUESTION = {"user": ("Question: ", "\n\nAnswer: ")}
 
@@ -92,6 +97,31 @@ def test_prompt_template_takes_a_dotted_name():
         prompt_template("torchpipe.data.PromptTemplate")
     with pytest.raises(ConfigError, match="Did you mean 'ChatMLTemplate'"):
         prompt_template("torchpipe.data.ChatMlTemplate")
+
+
+class MessagesAlone:
+    """A template as torchtune's tokenizers of 0.6.1 call it."""
+
+    template: ClassVar = {"user": ("<", ">")}
+
+    def __call__(self, messages: list[Message]) -> list[Message]:
+        return [Message(message.role, f"<{message.text_content}>") for message in messages]
+
+
+def test_a_template_need_not_take_inference():
+    made = prompt_template(MessagesAlone())  # pyright: ignore[reportArgumentType]
+    assert made is not None
+    assert made.template == MessagesAlone.template
+    assert made([Message("user", "a")], inference=True)[0].text_content == "<a>"
+    assert prompt_template(made) is made
+    tokenizer = tiny_tokenizer()
+    own = ChatFormatTokenizer(tokenizer.backend, tokenizer.chat_format, prompt_template=made)
+    assert "<a>" in own.decode(own({"messages": [Message("user", "a")]}, inference=True)["tokens"])
+
+
+@pytest.mark.parametrize("template", [GrammarErrorCorrectionTemplate, SummarizeTemplate, QuestionAnswerTemplate])
+def test_a_task_template_takes_another_table(template: Callable[..., PromptTemplate]):
+    assert template(template={"user": ("TL;DR ", "")})([Message("user", "a")])[0].text_content == "TL;DR a"
 
 
 # --- the named ones ------------------------------------------------------------------------------------------------

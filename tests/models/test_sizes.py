@@ -34,6 +34,14 @@ def test_published_sizes_have_the_published_number_of_parameters(builder, num_pa
     assert model.max_seq_len == max_seq_len
 
 
+@pytest.mark.parametrize("builder", [llama3_2_1b, llama3_2_3b])
+def test_the_output_projection_can_have_a_weight_of_its_own(builder):
+    with torch.device("meta"):
+        assert "output.weight" not in builder().state_dict()
+        model = builder(tie_word_embeddings=False)
+    assert model.state_dict()["output.weight"].shape == model.tok_embeddings.weight.shape
+
+
 @pytest.mark.parametrize(("builder", "scale_factor"), [(llama3_1_8b, 8.0), (llama3_2_1b, 32.0)])
 def test_later_releases_scale_the_rotary_embeddings(builder, scale_factor: float):
     with torch.device("meta"):

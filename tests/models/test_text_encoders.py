@@ -91,6 +91,13 @@ def test_a_long_text_is_refused_where_it_must_not_be_cut(t5_file: str) -> None:
     assert tokenizer.encode("one") == [80, 1]
 
 
+def test_several_texts_at_once_are_refused(t5_file: str, clip: CLIPTokenizer) -> None:
+    for tokenizer in (t5_tokenizer(t5_file), clip):
+        with pytest.raises(DataError, match=r"encode takes one text; got a list\. Encode several texts one by one"):
+            tokenizer.encode(["one", "two"])  # pyright: ignore[reportArgumentType]
+    assert t5_tokenizer(t5_file).encodes_whitespace is False
+
+
 def test_a_row_is_not_changed(clip: CLIPTokenizer) -> None:
     row = {"text": "a dog"}
     assert clip(row, inference=True) == {"tokens": clip.encode("a dog")}

@@ -1,6 +1,7 @@
 """Text that goes around the messages of a role, as a table: role -> (before, after)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any, Protocol, cast, runtime_checkable
 
 from torchpipe._dotpath import resolve
@@ -104,13 +105,16 @@ class ChatMLTemplate(PromptTemplate):
         return marked
 
 
+# torchtune's next three are functools.partial objects, in which another table can be given.
+
+
 class GrammarErrorCorrectionTemplate(PromptTemplate):
     """The user's text as the task of correcting its grammar: ``Correct this to standard English: ...``."""
 
     template = _GRAMMAR
 
-    def __init__(self) -> None:
-        super().__init__(self.template)
+    def __init__(self, template: Mapping[Role, tuple[str, str]] = _GRAMMAR) -> None:
+        super().__init__(template)
 
 
 class SummarizeTemplate(PromptTemplate):
@@ -118,8 +122,8 @@ class SummarizeTemplate(PromptTemplate):
 
     template = _SUMMARIZE
 
-    def __init__(self) -> None:
-        super().__init__(self.template)
+    def __init__(self, template: Mapping[Role, tuple[str, str]] = _SUMMARIZE) -> None:
+        super().__init__(template)
 
 
 class QuestionAnswerTemplate(PromptTemplate):
@@ -127,8 +131,8 @@ class QuestionAnswerTemplate(PromptTemplate):
 
     template = _QUESTION
 
-    def __init__(self) -> None:
-        super().__init__(self.template)
+    def __init__(self, template: Mapping[Role, tuple[str, str]] = _QUESTION) -> None:
+        super().__init__(template)
 
 
 def _text(text: str) -> list[dict[str, Any]]:
@@ -163,4 +167,23 @@ def prompt_template(
             f"prompt_template={template!r} must be a template object, or a table like {{'user': ('Question: ', '')}}. "
             "In a YAML file, name a template's class under _component_."
         )
-    return template
+    return template if _takes_inference(template) else _WithoutInference(template)
+
+
+class _WithoutInference:
+    """A template whose ``__call__`` takes the messages alone: torchtune's tokenizers call it so."""
+
+    def __init__(self, wrapped: Callable[[list[Message]], list[Message]]) -> None:
+        self.wrapped = wrapped
+        self.template: dict[Role, tuple[str, str]] = getattr(wrapped, "template", {})
+
+    def __call__(self, messages: list[Message], inference: bool = False) -> list[Message]:
+        return self.wrapped(messages)
+
+
+def _takes_inference(template: Callable[..., Any]) -> bool:
+    try:
+        parameters = signature(template).parameters.values()
+    except (TypeError, ValueError):  # it can't be told of some compiled ones
+        return True
+    return any(parameter.name == "inference" or parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,9 +1,10 @@
 """Llama 3.2: the text models' sizes. Their output projection is the token embedding's weight."""
 
-from functools import partial
+from dataclasses import replace
 
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig, RopeScaling
+from torchpipe.modules import TransformerDecoder
 
 LLAMA3_2_ROPE_SCALING = RopeScaling(scale_factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, old_context_len=8192)
 
@@ -39,8 +40,12 @@ LLAMA3_2_3B = DecoderConfig(
     tied_embeddings=True,
 )
 
-llama3_2_1b = partial(build_decoder, LLAMA3_2_1B)
-"""Builds Llama 3.2 1B with fresh weights."""
 
-llama3_2_3b = partial(build_decoder, LLAMA3_2_3B)
-"""Builds Llama 3.2 3B with fresh weights."""
+def llama3_2_1b(tie_word_embeddings: bool = True) -> TransformerDecoder:
+    """Llama 3.2 1B with fresh weights; False gives the output projection a weight of its own."""
+    return build_decoder(replace(LLAMA3_2_1B, tied_embeddings=tie_word_embeddings))
+
+
+def llama3_2_3b(tie_word_embeddings: bool = True) -> TransformerDecoder:
+    """Llama 3.2 3B with fresh weights; False gives the output projection a weight of its own."""
+    return build_decoder(replace(LLAMA3_2_3B, tied_embeddings=tie_word_embeddings))

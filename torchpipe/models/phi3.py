@@ -70,10 +70,10 @@ class Phi3MiniTokenizer(FamilyTokenizer):
         return tokens, mask, self._trace(messages, add_start_tokens, True, tokens, mask, encoder=encoder)
 
     def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature
-        self, token_ids: Sequence[int], skip_special_tokens: bool = True
+        self, ids: Sequence[int], skip_special_tokens: bool = True
     ) -> str:
         """Text of all ids, without control tokens unless they are asked for."""
-        return super().decode(token_ids, truncate_at_eos=False, skip_special_tokens=skip_special_tokens)
+        return super().decode(ids, truncate_at_eos=False, skip_special_tokens=skip_special_tokens)
 
 
 def phi3_mini_tokenizer(

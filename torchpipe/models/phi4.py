@@ -82,10 +82,10 @@ class Phi4Tokenizer(ChatFormatTokenizer):
         return super().tokenize_messages(messages, add_end_tokens=add_end_tokens, add_eos=add_eos)
 
     def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature
-        self, token_ids: Sequence[int], skip_special_tokens: bool = True
+        self, ids: Sequence[int], skip_special_tokens: bool = True
     ) -> str:
         """Text of all ids, without control tokens unless they are asked for."""
-        return super().decode(token_ids, truncate_at_eos=False, skip_special_tokens=skip_special_tokens)
+        return super().decode(ids, truncate_at_eos=False, skip_special_tokens=skip_special_tokens)
 
 
 def phi4_tokenizer(

@@ -25,6 +25,7 @@ class T5Tokenizer(TextEncoderTokenizer):
         super().__init__(max_seq_len, truncate)
         self._base = SentencePieceBaseTokenizer(path)
         self.spm_model = self._base.spm_model
+        self.encodes_whitespace = self._base.encodes_whitespace
         self.vocab_size = self._base.vocab_size
         self.bos_id, self.eos_id, self.pad_id = self._base.bos_id, self._base.eos_id, self._base.pad_id
         self.end_id = self.eos_id

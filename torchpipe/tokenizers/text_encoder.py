@@ -28,8 +28,10 @@ class TextEncoderTokenizer(ABC):
         """Ids of ``text`` with what starts and ends it.
 
         Raises:
-            DataError: it has more than ``max_seq_len`` ids, and ``truncate`` is False.
+            DataError: it has more than ``max_seq_len`` ids, and ``truncate`` is False; or it is not one text.
         """
+        if not isinstance(text, str):
+            raise DataError(f"encode takes one text; got a {type(text).__name__}. Encode several texts one by one.")
         tokens = self._whole(text)
         return tokens if len(tokens) <= self.max_seq_len else self._cut(tokens)
 
