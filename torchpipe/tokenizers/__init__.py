@@ -16,10 +16,10 @@ from torchpipe.tokenizers.files import open_backend, read_special_tokens
 from torchpipe.tokenizers.hf_files import HuggingFaceFiles, read_hf_files
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
+from torchpipe.tokenizers.named_ids import control_id
 from torchpipe.tokenizers.pieces import PieceEncoder, encode_pieces
 from torchpipe.tokenizers.publisher_formats import PUBLISHER_FORMATS
 from torchpipe.tokenizers.publisher_tokenizer import PublisherFormatTokenizer
-from torchpipe.tokenizers.named_ids import control_id
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tekken import TekkenBackend
@@ -57,9 +57,9 @@ __all__ = [
     "TokenFlags",
     "TokenizedConversation",
     "chat_format_tokenizer",
+    "control_id",
     "encode_pieces",
     "load_backend",
-    "control_id",
     "open_backend",
     "read_hf_files",
     "read_special_tokens",
