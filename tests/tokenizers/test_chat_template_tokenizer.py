@@ -242,6 +242,54 @@ def test_calls_are_trained_and_traced() -> None:
     assert made({"messages": chat, "tools": tools}) == {"tokens": tokens, "mask": mask}
 
 
+def test_tools_may_be_json_text() -> None:
+    made = tokenizer(CALLING)
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    assert made.tokenize_messages(CHAT, json.dumps(tools)) == made.tokenize_messages(CHAT, tools)
+    assert made.tokenize_messages(CHAT, "[]") == made.tokenize_messages(CHAT)
+    with pytest.raises(DataError, match="tools are text that is no JSON"):
+        made.tokenize_messages(CHAT, "[{")
+
+
+@pytest.mark.parametrize(
+    ("train_on", "trained"),
+    [
+        ({"reasoning": False}, "2<|im_end|>four<|im_end|>"),
+        ({"answer": False}, "<think>one</think><|im_end|><|im_end|>"),
+        ({"turn_end": "none"}, "<think>one</think>2four"),
+        ({"turn_end": "last"}, "<think>one</think>2four<|im_end|>"),
+    ],
+)
+def test_parts_of_a_turn_can_be_left_out(train_on: dict[str, Any], trained: str) -> None:
+    template = REWRITTEN.replace(" and loop.last", "")
+    chat = [
+        Message("user", "1+1", masked=True),
+        Message("assistant", "2", reasoning="one"),
+        Message("user", "2+2", masked=True),
+        Message("assistant", "four"),
+    ]
+    made = tokenizer(template, train_on=train_on)
+    tokens, mask = made.tokenize_messages(chat)
+    assert tokens == tokenizer(template).tokenize_messages(chat)[0]
+    assert trained_text(made, tokens, mask) == trained
+
+
+def test_calls_can_be_left_out() -> None:
+    call = Message("assistant", "Look: ", tool_calls=[ToolCall("look", {"city": "Rome"})])
+    made = tokenizer(CALLING, train_on={"tool_calls": False})
+    tokens, mask = made.tokenize_messages([CHAT[0], call])
+    assert trained_text(made, tokens, mask) == "Look: <|im_end|>"
+
+
+def test_weights_of_messages_are_weights_of_tokens() -> None:
+    rows: Any = [{"messages": [*CHAT[:3], Message("assistant", "See you.", weight=0.5)]}]
+    sample = SFTDataset(source=rows, message_transform=dict, model_transform=tokenizer())[0]
+    weights = {weight for weight, label in zip(sample["loss_weights"], sample["labels"], strict=True) if label != -100}
+    assert weights == {0.5, 1.0}
+    assert sample["loss_weights"].count(0.5) == len("See you.") + 1
+    assert "token_weights" not in tokenizer()({"messages": CHAT})
+
+
 def test_a_trace_tells_each_token() -> None:
     made = tokenizer()
     tokens, _, trace = made.tokenize_messages(CHAT[:2], trace=True)

@@ -2,27 +2,35 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
+from torchpipe.data.train_on import TrainOn, as_train_on
 from torchpipe.errors import ColumnError, ConfigError, DataError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
+from torchpipe.tokenizers.conversation import tools_of
 from torchpipe.tokenizers.hf_files import read_hf_files
-from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, RenderedSample, samples_of
+from torchpipe.tokenizers.jinja.conversation import OnUnproved, RenderedSample, samples_of
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
 from torchpipe.tokenizers.jinja.stop_probes import probed_stops
-from torchpipe.tokenizers.jinja.token_masks import mask_of, message_ranges, sampled_ranges
+from torchpipe.tokenizers.jinja.token_masks import (
+    mask_of,
+    message_of_tokens,
+    message_ranges,
+    sampled_ranges,
+    take_away,
+)
 from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
-from torchpipe.tokenizers.template_files import as_template, files_arguments, template_text
+from torchpipe.tokenizers.template_files import as_template, check_choices, files_arguments, template_text
 from torchpipe.tokenizers.vocabulary import Vocabulary
 
 
@@ -31,7 +39,7 @@ class TokenizedConversation(NamedTuple):
 
     ``tokens`` and ``mask`` are of equal length, True in the mask = not trained. ``num_unproved`` counts the trained
     turns of which it isn't proved what the model would sample, ``num_cut`` the tokens that truncation left out.
-    ``trace`` is None unless it was asked for.
+    ``trace`` is None unless it was asked for; ``token_weights``, one for each token, unless messages weigh differently.
     """
 
     tokens: list[int]
@@ -39,6 +47,7 @@ class TokenizedConversation(NamedTuple):
     num_unproved: int = 0
     trace: TokenTrace | None = None
     num_cut: int = 0
+    token_weights: list[float] | None = None
 
 
 class ChatTemplateTokenizer(Vocabulary):
@@ -62,6 +71,7 @@ class ChatTemplateTokenizer(Vocabulary):
             others are text.
         mask_policy: "sampled" trains what the model would sample; "message" trains all of a trained message.
         on_unproved: see :data:`~torchpipe.tokenizers.jinja.conversation.OnUnproved`.
+        train_on: which parts of a trained turn count; see :class:`~torchpipe.data.train_on.TrainOn`.
         max_exact_turns: the most turns of a row whose prompts are rendered one by one to be compared; None: no limit.
 
     Raises:
@@ -87,9 +97,10 @@ class ChatTemplateTokenizer(Vocabulary):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
+        train_on: TrainOn | Mapping[str, Any] | None = None,
         max_exact_turns: int | None = None,
     ) -> None:
-        _check_choices(max_seq_len, truncation_type=truncation_type, mask_policy=mask_policy, on_unproved=on_unproved)
+        check_choices(max_seq_len, truncation_type=truncation_type, mask_policy=mask_policy, on_unproved=on_unproved)
         super().__init__(backend, {**backend.control_tokens, **(special_tokens or {})})
         self.chat_template = as_template(chat_template)
         self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)
@@ -98,6 +109,7 @@ class ChatTemplateTokenizer(Vocabulary):
         self.template_kwargs = dict(template_kwargs or {})
         self.mask_policy: MaskPolicy = mask_policy
         self.on_unproved: OnUnproved = on_unproved
+        self.train_on = as_train_on(train_on)
         self.max_exact_turns = max_exact_turns
         named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
         self._named = {name: text for name, text in named.items() if text is not None}
@@ -133,6 +145,7 @@ class ChatTemplateTokenizer(Vocabulary):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
+        train_on: TrainOn | Mapping[str, Any] | None = None,
         max_exact_turns: int | None = None,
     ) -> "ChatTemplateTokenizer":
         """A template on the back end of one tokenizer file.
@@ -144,9 +157,9 @@ class ChatTemplateTokenizer(Vocabulary):
             special_tokens: ids of control tokens that the files don't list, by text.
             tokenizer_config: a ``tokenizer_config.json``: BOS, EOS, PAD and added tokens.
             generation_config: a ``generation_config.json``: where sampling stops.
-            allowed_special, max_seq_len, truncation_type, template_kwargs, mask_policy, on_unproved, max_exact_turns:
-                those of the class. ``bos_token``, ``eos_token`` and ``pad_token`` among ``template_kwargs`` win over
-                the config's.
+            allowed_special, max_seq_len, truncation_type, template_kwargs, mask_policy, on_unproved, train_on,
+                max_exact_turns: those of the class. ``bos_token``, ``eos_token`` and ``pad_token`` among
+                ``template_kwargs`` win over the config's.
 
         Raises:
             SourceError: there is no such file.
@@ -173,6 +186,7 @@ class ChatTemplateTokenizer(Vocabulary):
             truncation_type=truncation_type,
             mask_policy=mask_policy,
             on_unproved=on_unproved,
+            train_on=train_on,
             max_exact_turns=max_exact_turns,
         )
 
@@ -217,8 +231,8 @@ class ChatTemplateTokenizer(Vocabulary):
             DataError: the template refuses the conversation, or a trained turn is not proved and ``on_unproved``
                 refuses it; or the conversation is dropped or split (see :meth:`tokenize_conversation`).
         """
-        tokens, mask, _, origin, _ = self._one(messages, tools, add_generation_prompt, trace)
-        return (tokens, mask) if origin is None else (tokens, mask, origin)
+        one = self._one(messages, tools, add_generation_prompt, trace)
+        return (one.tokens, one.mask) if one.trace is None else (one.tokens, one.mask, one.trace)
 
     def tokenize_conversation(
         self,
@@ -233,6 +247,7 @@ class ChatTemplateTokenizer(Vocabulary):
         Arguments and errors are those of :meth:`tokenize_messages`.
         """
         row = Row.of(messages)
+        tools = tools_of(tools) or None
         template = self.tool_template if tools else self.chat_template
         options = {**self._named, **self.template_kwargs}
         rendering = template.trace(row.messages, tools, add_generation_prompt, options)
@@ -269,6 +284,8 @@ class ChatTemplateTokenizer(Vocabulary):
             rest["num_truncated"] = one.num_cut
         if one.num_unproved:
             rest["num_unproved_turns"] = one.num_unproved
+        if one.token_weights is not None:
+            rest["token_weights"] = one.token_weights
         return {**rest, "tokens": one.tokens, "mask": one.mask}
 
     @property
@@ -295,6 +312,12 @@ class ChatTemplateTokenizer(Vocabulary):
         else:
             trained = message_ranges(sample, row.unmasked, pieces, bos_id=self.bos_id, eos_id=self.eos_id)
         mask = mask_of(pieces, trained, rendering.text, self.backend)
+        if not self.train_on.is_all:
+            take_away(mask, sample, pieces, self.backend, self.train_on)
+        weights = None
+        if row.is_weighted:
+            owners = message_of_tokens(sample, pieces, self.backend)
+            weights = [row.weights[owner] if owner >= 0 else 1.0 for owner in owners]
         tokens = [token_id for piece in pieces for token_id in piece.token_ids]
         origin = self._trace(sample, pieces, mask) if trace else None
         kept = truncate(tokens, self.max_seq_len, None, self.truncation_type)
@@ -305,6 +328,7 @@ class ChatTemplateTokenizer(Vocabulary):
             mask=truncate(mask, self.max_seq_len, None, self.truncation_type),
             num_unproved=sample.num_unproved,
             trace=origin,
+            token_weights=weights and truncate(weights, self.max_seq_len, None, self.truncation_type),
             num_cut=len(tokens) - len(kept),
         )
 
@@ -327,18 +351,3 @@ class ChatTemplateTokenizer(Vocabulary):
                 "special_tokens."
             )
         return self.special_tokens[text]
-
-
-def _check_choices(max_seq_len: int | None, **choices: str) -> None:
-    if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
-        raise ConfigError(
-            f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit."
-        )
-    allowed = {
-        "truncation_type": ("left", "right"),
-        "mask_policy": get_args(MaskPolicy),
-        "on_unproved": ON_UNPROVED,
-    }
-    for name, value in choices.items():
-        if value not in allowed[name]:
-            raise ConfigError(f"{name} is {value!r}. It can be {' or '.join(map(repr, allowed[name]))}.")

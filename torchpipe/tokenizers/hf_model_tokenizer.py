@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from torchpipe.data.train_on import TrainOn
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer
@@ -20,7 +21,8 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         tokenizer_json_path: the model's ``tokenizer.json``, or its folder, whose files are then all read.
         tokenizer_config_json_path: the model's ``tokenizer_config.json``: its chat template, BOS, EOS and PAD.
         generation_config_path: the model's ``generation_config.json``: where sampling stops.
-        truncation_type, max_seq_len, allowed_special, template_kwargs, mask_policy, on_unproved, max_exact_turns: see
+        truncation_type, max_seq_len, allowed_special, template_kwargs, mask_policy, on_unproved, train_on,
+            max_exact_turns: see
             :class:`ChatTemplateTokenizer`.
 
     Raises:
@@ -40,6 +42,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
+        train_on: TrainOn | Mapping[str, Any] | None = None,
         max_exact_turns: int | None = None,
     ) -> None:
         path = Path(tokenizer_json_path)
@@ -65,5 +68,6 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
             max_seq_len=max_seq_len,
             mask_policy=mask_policy,
             on_unproved=on_unproved,
+            train_on=train_on,
             max_exact_turns=max_exact_turns,
         )

@@ -13,7 +13,7 @@ from torchpipe.tokenizers.jinja.limits import RenderState
 from torchpipe.tokenizers.jinja.provenance import Source
 from torchpipe.tokenizers.jinja.text import TracedText
 
-REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 """The keys under which templates look for a message's reasoning."""
 
 

@@ -89,7 +89,10 @@ class ProvableTemplate(ChatTemplate):
     ) -> Rendering:
         state = RenderState(self.limits)
         reading = Reading(len(messages), state)
-        rows = [RowMessage(message, index) for index, message in enumerate(traced_messages(messages))]
+        wrapped = traced_messages(messages)
+        for message in wrapped:
+            _share_reasoning(message)
+        rows = [RowMessage(message, index) for index, message in enumerate(wrapped)]
         output = self.render_traced(
             RowMessages(rows, reading), tools, add_generation_prompt, options={**options, **self._exits}, state=state
         )
@@ -117,6 +120,14 @@ def _remade(text: str, name: str, limits: Limits) -> ProvableTemplate:
     return ProvableTemplate(text, name=name, limits=limits)
 
 
+def _share_reasoning(message: dict[str, Any]) -> None:
+    """Makes reasoning that stands under several names one text: a template writes one of them."""
+    names = [key for key in REASONING_KEYS if key in message]
+    for key in names[1:]:
+        if message[key] == message[names[0]]:
+            message[key] = message[names[0]]
+
+
 def _training_sources(message: Mapping[str, Any]) -> Iterator[Source]:
     """The strings of a message that a training text has to hold: content, reasoning, names and arguments of calls."""
     content = message.get("content")
@@ -125,8 +136,11 @@ def _training_sources(message: Mapping[str, Any]) -> Iterator[Source]:
             yield from _strings(part.get("text") if isinstance(part, dict) else part)
     else:
         yield from _strings(content)
+    seen: list[Any] = []
     for key in REASONING_KEYS:
-        yield from _strings(message.get(key))
+        if key in message and not any(message[key] is other for other in seen):
+            seen.append(message[key])
+            yield from _strings(message[key])
     for call in message.get("tool_calls") or ():
         function = call.get("function", call) if isinstance(call, dict) else {}
         if isinstance(function, dict):

@@ -7,7 +7,9 @@ from typing import Any
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import as_openai
+from torchpipe.data.turn_flags import turn_flags
 from torchpipe.errors import DataError
+from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 
 TEMPLATE_ROLES = ("system", "developer", "user", "assistant", "tool", "ipython", "function", "observation")
 """The roles that a message may have: templates write them into control tokens, where no other text may stand."""
@@ -18,19 +20,22 @@ class Row:
     """A conversation.
 
     Attributes:
-        messages: OpenAI's dicts, as the template reads them.
+        messages: OpenAI's dicts, as servers hand them to a template: without keys whose value is null, and reasoning
+            under each of its names that templates read.
         unmasked: indices of the messages that are trained.
+        weights: of each message, 1.0 where it has none.
     """
 
     messages: Sequence[Mapping[str, Any]]
     unmasked: frozenset[int]
+    weights: Sequence[float] = ()
 
     @classmethod
     def of(cls, messages: Sequence[Message | Mapping[str, Any]]) -> "Row":
-        """The row of messages of ours, or of OpenAI's dicts, which stay as they are.
+        """The row of messages of ours, or of OpenAI's dicts.
 
-        A dict is trained where it is the assistant's, unless it says ``masked: true``, ``train: false`` or a
-        ``weight`` of 0.
+        A dict is trained where it is the assistant's, unless it says otherwise itself, in the keys that
+        :func:`~torchpipe.data.turn_flags.turn_flags` reads.
 
         Raises:
             DataError: there are no messages, or one is neither, or has a role that no template knows.
@@ -39,19 +44,26 @@ class Row:
             raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
         dicts: list[Mapping[str, Any]] = []
         unmasked: list[int] = []
+        weights: list[float] = []
         for index, message in enumerate(messages):
             if isinstance(message, Message):
-                dicts.append(as_openai(message))
-                trained = not message.masked
+                turn, trained, weight = as_openai(message), not message.masked, message.weight
             elif isinstance(message, Mapping):
-                dicts.append(message)
-                trained = _is_trained(message)
+                turn, (said, weight) = message, turn_flags(message, f"message {index}")
+                trained = message.get("role") == "assistant" if said is None else said
             else:
                 raise DataError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
-            _check_role(dicts[-1].get("role"), index)
+            _check_role(turn.get("role"), index)
+            dicts.append(_as_served(turn))
+            weights.append(1.0 if weight is None else float(weight))
             if trained:
                 unmasked.append(index)
-        return cls(messages=dicts, unmasked=frozenset(unmasked))
+        return cls(messages=dicts, unmasked=frozenset(unmasked), weights=weights)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether a trained message has a weight that a mask can't say."""
+        return any(self.weights[index] not in (0, 1) for index in self.unmasked)
 
     @property
     def trained_turns(self) -> frozenset[int]:
@@ -68,10 +80,12 @@ class Row:
         return replace(self, unmasked=frozenset())
 
 
-def _is_trained(message: Mapping[str, Any]) -> bool:
-    if message.get("masked") or message.get("train") is False or message.get("weight") == 0:
-        return False
-    return message.get("role") == "assistant"
+def _as_served(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message as Hugging Face's ``apply_chat_template`` gives it to a template (transformers 5)."""
+    if None in message.values():
+        message = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
+    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
 def _check_role(role: object, index: int) -> None:

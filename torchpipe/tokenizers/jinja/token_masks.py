@@ -1,9 +1,12 @@
 """Which tokens of a rendered conversation are trained."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
+from torchpipe.data.train_on import TrainOn
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.jinja.conversation import RenderedSample
+from torchpipe.tokenizers.jinja.token_trace import parts_of
 from torchpipe.tokenizers.pieces import Piece, token_ranges
 
 Ranges = list[tuple[int, int]]
@@ -37,6 +40,38 @@ def message_ranges(
                 start = piece.stop
         ranges.append((start, end))
     return [(start, end) for start, end in ranges if start < end]
+
+
+def take_away(
+    mask: list[bool], sample: RenderedSample, pieces: Sequence[Piece], backend: Backend, train_on: TrainOn
+) -> None:
+    """Masks, in place, what ``train_on`` leaves out of what is trained."""
+    parts = list(parts_of(sample))
+    starts = [part.start for part in parts]
+    last = max((turn.message for turn in sample.turns if turn.message in sample.trained), default=-1)
+    counts = {
+        "content": train_on.answer,
+        "reasoning": train_on.reasoning,
+        "tool_call": train_on.tool_calls,
+    }
+    place = 0
+    for piece in pieces:
+        for start, _ in token_ranges(piece, sample.rendering.text, backend):
+            part = parts[max(0, bisect_right(starts, start) - 1)]
+            ends = train_on.ends(is_last=part.message == last) if part.kind == "footer" else True
+            mask[place] = mask[place] or not counts.get(part.kind, ends)
+            place += 1
+
+
+def message_of_tokens(sample: RenderedSample, pieces: Sequence[Piece], backend: Backend) -> list[int]:
+    """For each token the message whose text it is; -1 for no message's."""
+    owners = sample.rendering.owners
+    starts = [start for start, _ in owners]
+    return [
+        owners[max(0, bisect_right(starts, start) - 1)][1]
+        for piece in pieces
+        for start, _ in token_ranges(piece, sample.rendering.text, backend)
+    ]
 
 
 def mask_of(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:

@@ -18,9 +18,10 @@ from torchpipe.tokenizers.pieces import Piece, token_ranges
 from torchpipe.tokenizers.render import MaskPolicy
 
 _THINK_START = re.compile(r"<think(?:ing)?>|<\|START_THINKING\|>|\[THINK\]")
+_THINK_END = re.compile(r"</think(?:ing)?>|<\|END_THINKING\|>|\[/THINK\]")
 
 
-class _Part(NamedTuple):
+class TextPart(NamedTuple):
     """Characters [start, stop) of the text that are of one kind."""
 
     start: int
@@ -50,7 +51,7 @@ def trace_of(
         bos_id, eos_id: the control tokens that start and end a document, where the tokenizer knows them.
     """
     rendering = sample.rendering
-    parts = list(_parts(rendering, {turn.message: turn for turn in sample.turns}))
+    parts = list(parts_of(sample))
     starts = [part.start for part in parts]
     turns = {turn.message: turn for turn in sample.turns}
     named = {bos_id: "bos", eos_id: "eos"} if None not in (bos_id, eos_id) else {bos_id: "bos"}
@@ -103,8 +104,9 @@ def _reason(
     return f"{kind} of a message that the model reads"
 
 
-def _parts(rendering: Rendering, turns: Mapping[int, Turn]) -> Iterator[_Part]:
+def parts_of(sample: RenderedSample) -> Iterator[TextPart]:
     """The text in parts, in order: the row's strings, and what the template wrote between them."""
+    rendering, turns = sample.rendering, {turn.message: turn for turn in sample.turns}
     row = sorted(
         ((part.start, part.stop, source) for source, parts in rendering.printed.items() for part in parts),
         key=itemgetter(0),
@@ -112,7 +114,7 @@ def _parts(rendering: Rendering, turns: Mapping[int, Turn]) -> Iterator[_Part]:
     place = 0
     for number, (start, stop, source) in enumerate(row):
         yield from _template_parts(rendering, turns, place, start, row, number)
-        yield _Part(start, stop, _kind(source), source.message if source.message >= 0 else -1, _name(source))
+        yield TextPart(start, stop, _kind(source), source.message if source.message >= 0 else -1, _name(source))
         place = stop
     yield from _template_parts(rendering, turns, place, len(rendering.text), row, len(row))
 
@@ -124,7 +126,7 @@ def _template_parts(
     stop: int,
     row: Sequence[tuple[int, int, Source]],
     number: int,
-) -> Iterator[_Part]:
+) -> Iterator[TextPart]:
     """The template's own text in [start, stop), cut where it becomes another message's, or its turn's reply."""
     before = row[number - 1][2] if number else None
     after = row[number][2] if number < len(row) else None
@@ -139,28 +141,38 @@ def _template_parts(
         turn = turns.get(message)
         goes_on = after is not None and after.message == message
         ended = before is not None and before.message == message
-        inside = _kind(after) if goes_on and after is not None else _kind(before) if ended and before else "header"
+        first_kind = _kind(before) if ended and before is not None else None
+        last_kind = _kind(after) if goes_on and after is not None else None
         if turn is None:
             kind = "footer" if ended and not goes_on else "header"
-            yield _Part(own_start, own_stop, kind, message, "")
+            yield TextPart(own_start, own_stop, kind, message, "")
             continue
-        yield from _turn_parts(rendering.text, turn, own_start, own_stop, inside, ended and not goes_on)
+        yield from _turn_parts(rendering.text, turn, own_start, own_stop, first_kind, last_kind)
 
 
-def _turn_parts(text: str, turn: Turn, start: int, stop: int, inside: str, last: bool) -> Iterator[_Part]:
-    """The template's text of an assistant's turn: the prompt, the reply, and what follows its stop token."""
+def _turn_parts(
+    text: str, turn: Turn, start: int, stop: int, before: str | None, after: str | None
+) -> Iterator[TextPart]:
+    """The template's text of an assistant's turn: the prompt, the reply, its stop token, and what follows.
+
+    ``before`` and ``after`` are the kinds of the turn's strings beside it. What is between reasoning and another string
+    is reasoning up to the tag that ends it.
+    """
     prompt_stop = min(stop, max(start, turn.start))
     thought = _THINK_START.search(text, start, prompt_stop)
     prefill = thought.start() if thought else prompt_stop
-    reply_stop = min(stop, max(prompt_stop, turn.stop))
+    reply_stop = min(stop, max(prompt_stop, turn.stop_start))
+    ended = _THINK_END.search(text, prompt_stop, reply_stop) if before == "reasoning" else None
+    thought_stop = ended.end() if ended else prompt_stop
     for begin, end, kind in (
         (start, prefill, "header"),
         (prefill, prompt_stop, "prefill"),
-        (prompt_stop, reply_stop, "footer" if last and inside == "content" else inside),
+        (prompt_stop, thought_stop, "reasoning"),
+        (thought_stop, reply_stop, after or before or "content"),
         (reply_stop, stop, "footer"),
     ):
         if begin < end:
-            yield _Part(begin, end, kind, turn.message, "")
+            yield TextPart(begin, end, kind, turn.message, "")
 
 
 def _kind(source: Source) -> str:

@@ -42,6 +42,7 @@ class Turn:
         start, stop: characters [start, stop) of the text are what the model samples. Not proved: from where the
             rendered turn first differs from the prompt; where an earlier message already does, from the end of what
             the turn's own text shares with the end of the prompt.
+        stop_start: where the stop token at the end of them starts; ``stop`` where there is none.
         proof: how it is known; "none" where it isn't.
         why_not: what the proof failed on, as words; empty for proved turns.
         option: the template option that follows the row, and its value, with which the prompt was rendered.
@@ -50,6 +51,7 @@ class Turn:
     message: int
     start: int
     stop: int
+    stop_start: int
     proof: Proof
     why_not: str = ""
     option: tuple[str, bool] | None = None
@@ -146,6 +148,7 @@ class TurnProver:
             message=index,
             start=start,
             stop=max(start, content_end if stop is None else stop.stop),
+            stop_start=max(start, content_end if stop is None else stop.start),
             proof=proof,
             option=option,
         )
