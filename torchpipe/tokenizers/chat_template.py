@@ -290,7 +290,7 @@ class ChatTemplateTokenizer(Vocabulary):
 
     @property
     def one_sample_a_row(self) -> bool:
-        """Whether each row becomes one sample; with ``on_unproved`` "split" or "drop" it may become several or none."""
+        """Whether each row becomes one sample, not none or several as ``on_unproved`` "drop" and "split" may have it."""
         return self.on_unproved not in ("split", "drop")
 
     def _one(self, messages: Sequence[Any], tools: Any, prompt: bool, trace: bool = False) -> TokenizedConversation:
@@ -314,15 +314,12 @@ class ChatTemplateTokenizer(Vocabulary):
         mask = mask_of(pieces, trained, rendering.text, self.backend)
         if not self.train_on.is_all:
             take_away(mask, sample, pieces, self.backend, self.train_on)
-        weights = None
-        if row.is_weighted:
-            owners = message_of_tokens(sample, pieces, self.backend)
-            weights = [row.weights[owner] if owner >= 0 else 1.0 for owner in owners]
+        owners = message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
+        weights = [row.weights[owner] if owner >= 0 else 1.0 for owner in owners] or None
         tokens = [token_id for piece in pieces for token_id in piece.token_ids]
         origin = self._trace(sample, pieces, mask) if trace else None
+        origin = origin and origin.truncate(self.max_seq_len, self.truncation_type)
         kept = truncate(tokens, self.max_seq_len, None, self.truncation_type)
-        if origin is not None:
-            origin = origin.truncate(self.max_seq_len, self.truncation_type)
         return TokenizedConversation(
             tokens=kept,
             mask=truncate(mask, self.max_seq_len, None, self.truncation_type),

@@ -144,7 +144,7 @@ def _template_parts(
         first_kind = _kind(before) if ended and before is not None else None
         last_kind = _kind(after) if goes_on and after is not None else None
         if turn is None:
-            kind = "footer" if ended and not goes_on else "header"
+            kind = "footer" if after is None or (ended and not goes_on and message >= 0) else "header"
             yield TextPart(own_start, own_stop, kind, message, "")
             continue
         yield from _turn_parts(rendering.text, turn, own_start, own_stop, first_kind, last_kind)
