@@ -290,7 +290,7 @@ class ChatTemplateTokenizer(Vocabulary):
 
     @property
     def one_sample_a_row(self) -> bool:
-        """Whether each row becomes one sample, not none or several as ``on_unproved`` "drop" and "split" may have it."""
+        """Whether each row becomes one sample; ``on_unproved`` "split" or "drop" may make several or none of it."""
         return self.on_unproved not in ("split", "drop")
 
     def _one(self, messages: Sequence[Any], tools: Any, prompt: bool, trace: bool = False) -> TokenizedConversation:

@@ -29,8 +29,8 @@ def open_backend(path: str | Path | None, chat_format: ChatFormat, *, merges_pat
     name = chat_format.name
     if path is None:
         raise ConfigError(f"The {name} tokenizer needs the path of its vocabulary file. Set it in the config.")
-    start = read_bytes(path, "tokenizer file", "Check tokenizer.path.", size=4096)
-    is_json = start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    start = read_bytes(path, "tokenizer file", "Check tokenizer.path.", size=4096).removeprefix(b"\xef\xbb\xbf")
+    is_json = start.lstrip().startswith(b"{")
     if chat_format.files == "sentencepiece":
         if is_json or not is_sentencepiece(start):
             held = "JSON" if is_json else "another format"
@@ -66,8 +66,8 @@ def _open_byte_level(
 
 def _refuse_other_family(backend: Backend, chat_format: ChatFormat) -> None:
     size = backend.num_tokens
-    if size in chat_format.published_sizes:
-        return
+    if not chat_format.published_sizes or size in chat_format.published_sizes:
+        return  # a format without sizes of its own (ChatML) goes with any vocabulary
     others = [row.name for row in FAMILIES if size in row.published_sizes]
     if others:
         own = " or ".join(map(str, chat_format.published_sizes))

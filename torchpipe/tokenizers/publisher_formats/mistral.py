@@ -147,6 +147,7 @@ def check_v3(conversation: Conversation) -> None:
 
 MISTRAL_V1 = ChatFormat(
     name="mistral_v1",
+    published_sizes=(32_000,),
     files="sentencepiece",
     document_start=(Control("<s>"),),
     headers={"user": ("[INST] ",), "assistant": ()},
@@ -184,6 +185,7 @@ _LAYOUT_V7 = replace(_LAYOUT_V3, system="turn", text_beside_calls=True, write_re
 MISTRAL_V2 = replace(
     MISTRAL_V1,
     name="mistral_v2",
+    published_sizes=(32_768,),
     headers={"user": (Control("[INST]"),), "assistant": (), "tool": ()},
     turn_ends={"user": (Control("[/INST]"),), "assistant": (Control("</s>"),), "tool": ()},
     roles=("system", "user", "assistant", "tool"),
