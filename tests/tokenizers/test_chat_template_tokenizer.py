@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torchpipe.config import instantiate
 from torchpipe.data import Message
 from torchpipe.data.tool_calls import ToolCall
-from torchpipe.datasets import SFTDataset
+from torchpipe.datasets import PackedDataset, SFTDataset
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.tokenizers import Backend, ChatTemplateTokenizer, HuggingFaceModelTokenizer
 from torchpipe.tokenizers.backend import check_encodable
@@ -209,6 +209,31 @@ def test_a_data_set_of_one_sample_a_row_refuses_to_split_or_drop(on_unproved: An
     rows: Any = [{"messages": CHAT}]
     with pytest.raises(ConfigError, match=f"on_unproved='{on_unproved}'"):
         SFTDataset(source=rows, message_transform=dict, model_transform=tokenizer(on_unproved=on_unproved))
+
+
+def test_a_packed_data_set_takes_split_and_drop() -> None:
+    rows: Any = [{"messages": THINKING}, {"messages": CHAT}]
+    for on_unproved, num_samples, template in (("split", 3, REWRITTEN), ("drop", 1, REWRITTEN)):
+        ds = SFTDataset(
+            source=rows,
+            message_transform=dict,
+            model_transform=tokenizer(template, on_unproved=on_unproved),
+            one_sample_a_row=False,
+        )
+        packed = PackedDataset(ds, max_seq_len=256)
+        assert packed.counts.rows == num_samples
+        assert packed.counts.split_rows == (on_unproved == "split")
+        assert packed.counts.unproved_rows == (on_unproved == "drop")
+    assert "1 more rows left out, since it isn't proved what the model samples" in packed.counts.describe()
+    with pytest.raises(ConfigError, match="overflow='truncate' cuts a row, and on_unproved='split'"):
+        SFTDataset(
+            source=rows,
+            message_transform=dict,
+            model_transform=tokenizer(on_unproved="split"),
+            one_sample_a_row=False,
+            overflow="truncate",
+            max_seq_len=20,
+        )
 
 
 # --- calls, tools, provenance

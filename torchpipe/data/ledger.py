@@ -25,6 +25,8 @@ class SampleCounts:
         split_rows: rows that became several samples.
         too_long_rows: rows left out because they were longer than max_seq_len.
         emptied_rows: rows left out because what the cut kept of them had no trained token.
+        unproved_rows: rows left out because it isn't proved what the model would sample in them.
+        unproved_turns: trained turns of which it isn't proved either, and which start where prompt and row part.
         filtered_rows: rows that a filter left out before they became samples.
         dropped_images: images that were left out where a sample was cut.
         dropped_rows: samples read and then left out (max_packs).
@@ -44,6 +46,8 @@ class SampleCounts:
     split_rows: int = 0
     too_long_rows: int = 0
     emptied_rows: int = 0
+    unproved_rows: int = 0
+    unproved_turns: int = 0
     filtered_rows: int = 0
     dropped_images: int = 0
     dropped_rows: int = 0
@@ -67,6 +71,7 @@ class SampleCounts:
         self.truncated_rows += cut > 0
         self.truncated_tokens += cut
         self.unstopped_rows += bool(sample.get("lost_stop"))
+        self.unproved_turns += sample.get("num_unproved_turns", 0)
         self.dropped_images += sample.get("num_images_dropped", 0)
         self.longest = max(self.longest, len(labels))
         self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
@@ -76,6 +81,7 @@ class SampleCounts:
         self.split_rows += len(fitted.samples) > 1
         self.too_long_rows += fitted.left_out == "too_long"
         self.emptied_rows += fitted.left_out == "nothing_trained"
+        self.unproved_rows += fitted.left_out == "unproved"
 
     def describe(self) -> str:
         """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason."""
@@ -91,11 +97,15 @@ class SampleCounts:
         if self.unstopped_rows:
             parts.append(f"{self.unstopped_rows:,} of them without the stop token of the turn that was cut")
         if self.split_rows:
-            parts.append(f"{self.split_rows:,} longer rows split into several")
+            parts.append(f"{self.split_rows:,} rows split into several")
         if self.too_long_rows:
             parts.append(f"{self.too_long_rows:,} more rows left out, longer than max_seq_len")
         if self.emptied_rows:
             parts.append(f"{self.emptied_rows:,} more rows left out, without a trained token once cut")
+        if self.unproved_rows:
+            parts.append(f"{self.unproved_rows:,} more rows left out, since it isn't proved what the model samples")
+        if self.unproved_turns:
+            parts.append(f"{self.unproved_turns:,} turns trained from where prompt and row part, unproved")
         if self.dropped_images:
             parts.append(f"{self.dropped_images:,} images left out of them")
         if self.untrained_rows:

@@ -51,6 +51,12 @@ class SFTTransform:
         if overflow is not None and model_transform is None:
             raise ConfigError("overflow was given without a model_transform, so there are no tokens to count.")
         self.whole_transform = model_transform if overflow is None else without_limit(model_transform)
+        self._makes_one = getattr(model_transform, "one_sample_a_row", True)
+        if not self._makes_one and overflow is not None and overflow.overflow not in ("error", "drop"):
+            raise ConfigError(
+                f"overflow={overflow.overflow!r} cuts a row, and on_unproved={model_transform.on_unproved!r} of the "  # pyright: ignore
+                "tokenizer makes several samples of it. Set overflow to 'error' or 'drop', or on_unproved to 'refuse'."
+            )
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The sample of one row.
@@ -69,14 +75,33 @@ class SFTTransform:
             _check_messages(row["messages"])
         if self.model_transform is None:
             return Fitted(samples=[dict(row)], num_tokens=0)
+        if not self._makes_one:
+            return self._several(row)
         if self.overflow is not None:
             return fit(row, self.overflow, self._sample, self.whole_transform)
         whole = self._sample(row)
         return Fitted(samples=[whole], num_tokens=len(whole["tokens"]))
 
+    def _several(self, row: Mapping[str, Any]) -> Fitted:
+        """The samples that a transform makes of a row which may become none or several."""
+        transform: Any = self.whole_transform
+        made = [self._finished(result) for result in transform.samples_of(row)]
+        num_tokens = sum(len(sample["tokens"]) for sample in made)
+        if not made:
+            return Fitted(samples=[], left_out="unproved", num_tokens=0)
+        if self.overflow is None:
+            return Fitted(samples=made, num_tokens=num_tokens)
+        fitted = [fit(row, self.overflow, lambda _, sample=sample: sample, transform) for sample in made]
+        kept = [sample for part in fitted for sample in part.samples]
+        return Fitted(samples=kept, left_out=None if kept else "too_long", num_tokens=num_tokens)
+
     def _sample(self, row: Mapping[str, Any]) -> dict[str, Any]:
         assert self.whole_transform is not None
-        result = dict(_as_mapping(self.whole_transform(row), "model"))
+        return self._finished(self.whole_transform(row))
+
+    def _finished(self, given: Any) -> dict[str, Any]:
+        """What the model transform gave, with labels."""
+        result = dict(_as_mapping(given, "model"))
         if not ("tokens" in result and "mask" in result):
             raise DataError(
                 f"The model_transform ({_name(self.model_transform)}) returned the keys {sorted(result)}. "

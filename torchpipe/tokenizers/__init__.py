@@ -24,9 +24,10 @@ from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.sentencepiece import SentencePieceBackend
 from torchpipe.tokenizers.tekken import TekkenBackend
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
+from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
 
 if TYPE_CHECKING:
-    from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer, TokenizedConversation
+    from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer
     from torchpipe.tokenizers.hf_model_tokenizer import HuggingFaceModelTokenizer
 
 __all__ = [
@@ -71,6 +72,5 @@ __getattr__ = lazily(
     {
         "ChatTemplateTokenizer": "torchpipe.tokenizers.chat_template",
         "HuggingFaceModelTokenizer": "torchpipe.tokenizers.hf_model_tokenizer",
-        "TokenizedConversation": "torchpipe.tokenizers.chat_template",
     },
 )

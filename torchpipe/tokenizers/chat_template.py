@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.sequences import truncate
@@ -31,23 +31,8 @@ from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.template_files import as_template, check_choices, files_arguments, template_text
+from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
 from torchpipe.tokenizers.vocabulary import Vocabulary
-
-
-class TokenizedConversation(NamedTuple):
-    """One sample of a conversation.
-
-    ``tokens`` and ``mask`` are of equal length, True in the mask = not trained. ``num_unproved`` counts the trained
-    turns of which it isn't proved what the model would sample, ``num_cut`` the tokens that truncation left out.
-    ``trace`` is None unless it was asked for; ``token_weights``, one for each token, unless messages weigh differently.
-    """
-
-    tokens: list[int]
-    mask: list[bool]
-    num_unproved: int = 0
-    trace: TokenTrace | None = None
-    num_cut: int = 0
-    token_weights: list[float] | None = None
 
 
 class ChatTemplateTokenizer(Vocabulary):
@@ -278,15 +263,13 @@ class ChatTemplateTokenizer(Vocabulary):
                 f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
                 "return them."
             )
-        rest = {key: value for key, value in sample.items() if key not in ("messages", "tools")}
         one = self._one(sample["messages"], sample.get("tools"), inference)
-        if one.num_cut:
-            rest["num_truncated"] = one.num_cut
-        if one.num_unproved:
-            rest["num_unproved_turns"] = one.num_unproved
-        if one.token_weights is not None:
-            rest["token_weights"] = one.token_weights
-        return {**rest, "tokens": one.tokens, "mask": one.mask}
+        return {**_without_conversation(sample), **one.as_sample()}
+
+    def samples_of(self, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """As calling the tokenizer, for ``on_unproved`` that makes none or several samples of a row."""
+        made = self.tokenize_conversation(sample["messages"], sample.get("tools"))
+        return [{**_without_conversation(sample), **one.as_sample()} for one in made]
 
     @property
     def one_sample_a_row(self) -> bool:
@@ -348,3 +331,7 @@ class ChatTemplateTokenizer(Vocabulary):
                 "special_tokens."
             )
         return self.special_tokens[text]
+
+
+def _without_conversation(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in sample.items() if key not in ("messages", "tools")}
