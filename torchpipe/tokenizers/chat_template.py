@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.sequences import truncate
@@ -11,10 +11,11 @@ from torchpipe.data.train_on import TrainOn, as_train_on
 from torchpipe.errors import ColumnError, ConfigError, DataError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
+from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
 from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
 from torchpipe.tokenizers.conversation import tools_of
 from torchpipe.tokenizers.hf_files import read_hf_files
-from torchpipe.tokenizers.jinja.conversation import OnUnproved, RenderedSample, samples_of
+from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, RenderedSample, samples_of
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
@@ -30,7 +31,7 @@ from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
-from torchpipe.tokenizers.template_files import as_template, check_choices, files_arguments, template_text
+from torchpipe.tokenizers.template_files import as_template, files_arguments, template_text
 from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
 from torchpipe.tokenizers.vocabulary import Vocabulary
 
@@ -85,7 +86,10 @@ class ChatTemplateTokenizer(Vocabulary):
         train_on: TrainOn | Mapping[str, Any] | None = None,
         max_exact_turns: int | None = None,
     ) -> None:
-        check_choices(max_seq_len, truncation_type=truncation_type, mask_policy=mask_policy, on_unproved=on_unproved)
+        check_max_seq_len(max_seq_len)
+        check_choice("truncation_type", truncation_type, ("left", "right"))
+        check_choice("mask_policy", mask_policy, get_args(MaskPolicy))
+        check_choice("on_unproved", on_unproved, ON_UNPROVED)
         super().__init__(backend, {**backend.control_tokens, **(special_tokens or {})})
         self.chat_template = as_template(chat_template)
         self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)

@@ -1,6 +1,6 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.cuts import stop_beyond, stop_ids
@@ -15,16 +15,18 @@ from torchpipe.data.unwritable import refuse_tools
 from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render
 from torchpipe.tokenizers.token_mask import tokens_and_mask
+from torchpipe.tokenizers.vocabulary import Vocabulary
 
 PromptTemplateLike = PromptTemplateInterface | Mapping[Role, tuple[str, str]] | str | None
 """A template, a table of role to (before, after), or the dotted name of a template's class."""
 
 
-class ChatFormatTokenizer:
+class ChatFormatTokenizer(Vocabulary):
     """A :class:`~torchpipe.data.protocols.ModelTokenizer` and a model transform: messages to tokens and mask.
 
     Text never becomes a control token: the pieces of a conversation are encoded apart, control tokens are placed by id.
@@ -66,19 +68,11 @@ class ChatFormatTokenizer:
         mask_policy: MaskPolicy = "message",
         train_on: TrainOn | Mapping[str, Any] | None = None,
     ) -> None:
-        if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
-            raise ConfigError(
-                f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit."
-            )
-        for name, value, allowed in (
-            ("truncation_type", truncation_type, ("left", "right")),
-            ("mask_policy", mask_policy, get_args(MaskPolicy)),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"{name} is {value!r}. It can be {' or '.join(map(repr, allowed))}.")
-        self.backend = backend
+        check_max_seq_len(max_seq_len)
+        check_choice("truncation_type", truncation_type, ("left", "right"))
+        check_choice("mask_policy", mask_policy, get_args(MaskPolicy))
+        super().__init__(backend, _control_ids(backend, chat_format, special_tokens))
         self.chat_format = chat_format
-        self.special_tokens = _control_ids(backend, chat_format, special_tokens)
         self.max_seq_len = max_seq_len
         self.prompt_template = as_prompt_template(prompt_template)
         self.truncation_type: Literal["left", "right"] = truncation_type
@@ -90,65 +84,12 @@ class ChatFormatTokenizer:
                 "text. Leave it out, or use the model's chat template."
             )
         self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
-        self._control_texts = {token_id: text for text, token_id in self.special_tokens.items()}
         if self.prompt_template is not None:
             _refuse_control_tokens(self.prompt_template, self._encoder)
         self.eos_id = self._encoder.control_id(chat_format.eos)
-        self.bos_id: int | None = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
+        self.bos_id = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
         self.pad_id = self._encoder.control_id(chat_format.pad)
         self.stop_tokens = [self._encoder.control_id(control) for control in chat_format.stop]
-        self.base_vocab_size = backend.num_tokens
-        self.vocab_size = 1 + max(backend.num_tokens - 1, *self.special_tokens.values())
-
-    def encode(
-        self, text: str, add_bos: bool = True, add_eos: bool = True, trim_leading_whitespace: bool = False
-    ) -> list[int]:
-        """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those.
-
-        Args:
-            text: the text; what spells a control token stays text.
-            add_bos: put the start token first, in families that have one.
-            add_eos: put the end token last.
-            trim_leading_whitespace: leave out the space that a SentencePiece model puts before a text.
-        """
-        trim = trim_leading_whitespace and self.chat_format.files == "sentencepiece"
-        encode: Callable[..., list[int]] = self.backend.encode
-        ids = encode(text, trim_leading_whitespace=True) if trim else encode(text)
-        start = [self.bos_id] if add_bos and self.bos_id is not None else []
-        return start + ids + [self.eos_id] * add_eos
-
-    def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
-        """Text of ids.
-
-        Args:
-            token_ids: ids of this vocabulary.
-            truncate_at_eos: stop before the first end of a document.
-            skip_special_tokens: leave control tokens out; otherwise they are written as their text.
-
-        Raises:
-            TokenizerError: an id is outside the vocabulary.
-        """
-        ids = [int(token_id) for token_id in token_ids]
-        if truncate_at_eos and self.eos_id in ids:
-            ids = ids[: ids.index(self.eos_id)]
-        self._check_known(ids)
-        if skip_special_tokens:
-            return self.backend.decode([token_id for token_id in ids if token_id not in self._control_texts])
-        parts: list[str] = []
-        run: list[int] = []
-        for token_id in ids:
-            text = self._control_texts.get(token_id)
-            if text is None:
-                run.append(token_id)
-                continue
-            parts += [self.backend.decode(run), text] if run else [text]
-            run = []
-        return "".join(parts) + (self.backend.decode(run) if run else "")
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes of one ordinary token; None for a control token, and where the back end can't tell."""
-        known = getattr(self.backend, "token_bytes", None)
-        return known(token_id) if known is not None and token_id not in self._control_texts else None
 
     @overload
     def tokenize_messages(
@@ -288,11 +229,6 @@ class ChatFormatTokenizer:
             truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
             truncate(mask, self.max_seq_len, eos_mask, self.truncation_type),
         )
-
-    def _check_known(self, token_ids: Sequence[int]) -> None:
-        for token_id in token_ids:
-            if not 0 <= token_id < self.base_vocab_size and token_id not in self._control_texts:
-                raise TokenizerError(f"Token id {token_id} is outside the vocabulary of {self.vocab_size} ids.")
 
 
 def _refuse_media(messages: Sequence[Message], name: str) -> None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from torchpipe.errors import ConfigError, SourceError
+from torchpipe.errors import SourceError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.hf_files import HuggingFaceFiles
-from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
-from torchpipe.tokenizers.render import MaskPolicy
 
 
 def files_arguments(
@@ -51,23 +49,3 @@ def template_text(chat_template: str | Path) -> str:
         raise SourceError(
             f"Can't read the chat template {text!r}: {error.strerror}. Give the path of its file, or its text."
         ) from error
-
-
-def check_choices(max_seq_len: int | None, **choices: str) -> None:
-    """Refuses a length or a choice that is none.
-
-    Raises:
-        ConfigError: ``max_seq_len`` is no whole number above 0, or a choice none of its own.
-    """
-    if max_seq_len is not None and (not isinstance(max_seq_len, int) or max_seq_len < 1):
-        raise ConfigError(
-            f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens above 0, or null for no limit."
-        )
-    allowed = {
-        "truncation_type": ("left", "right"),
-        "mask_policy": get_args(MaskPolicy),
-        "on_unproved": ON_UNPROVED,
-    }
-    for name, value in choices.items():
-        if value not in allowed[name]:
-            raise ConfigError(f"{name} is {value!r}. It can be {' or '.join(map(repr, allowed[name]))}.")

@@ -1,6 +1,7 @@
-"""Ordinary tokens and control tokens together: ids to text."""
+"""Ordinary tokens and control tokens together: plain text to ids, and ids to text."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import Backend
@@ -12,13 +13,15 @@ class Vocabulary:
     Attributes:
         backend: ordinary text to ids.
         special_tokens: ids of the control tokens by text.
+        bos_id, eos_id: what :meth:`encode` puts around a text; None where there is no such token.
         vocab_size: one past the largest id, control tokens included; base_vocab_size: without them.
 
     Raises:
         TokenizerError: two control tokens share an id.
     """
 
-    eos_id: int | None = None
+    bos_id: int | None = None
+    eos_id: Any = None  # an int; None where there is no such token
 
     def __init__(self, backend: Backend, special_tokens: Mapping[str, int]) -> None:
         self.backend = backend
@@ -28,6 +31,22 @@ class Vocabulary:
             raise TokenizerError(f"{backend.name}: two control tokens share one id. Give each its own.")
         self.base_vocab_size = backend.num_tokens
         self.vocab_size = 1 + max([backend.num_tokens - 1, *self.special_tokens.values()])
+
+    def encode(
+        self, text: str, add_bos: bool = True, add_eos: bool = True, trim_leading_whitespace: bool = False
+    ) -> list[int]:
+        """Ids of plain text, with BOS and EOS around them where asked; the empty text gives just those.
+
+        Args:
+            text: the text; what spells a control token stays text.
+            add_bos: put the start token first, where there is one.
+            add_eos: put the end token last, where there is one.
+            trim_leading_whitespace: leave out the space that a SentencePiece model puts before a text.
+        """
+        trimmed = getattr(self.backend, "encode_continuation", self.backend.encode)
+        ids = trimmed(text) if trim_leading_whitespace else self.backend.encode(text)
+        start = [self.bos_id] if add_bos and self.bos_id is not None else []
+        return start + ids + ([self.eos_id] if add_eos and self.eos_id is not None else [])
 
     def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
         """Text of ids.
