@@ -1,50 +1,18 @@
 """106 public templates and 64 conversations: what is proved, what is refused and why, and that no proof is false."""
 
 import re
+import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from torchpipe.errors import TokenizerError
-from torchpipe.tokenizers import ControlMatcher
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
-from torchpipe.tokenizers.jinja.rendering import Rendering
-from torchpipe.tokenizers.jinja.stop_probes import probed_stops
-from torchpipe.tokenizers.jinja.turns import ControlSpan, Turn, TurnProver
+from torchpipe.tokenizers.jinja.turns import Turn
 
-TABLE = Path(__file__).parents[3] / "docs" / "chat_template_proofs.md"
-
-# What the control tokens of public models look like: the vocabularies of most aren't at hand.
-CONTROL = re.compile(
-    r"<\|[^|<>\s]{1,40}\|>|\[\|[^|\[\]\s]{1,40}\|\]|<｜[^｜]{1,40}｜>|</?s>|\[/?[A-Z_]{3,20}\]|<(?:start|end)_of_[a-z]+>"
-    r"|<SPECIAL_\d+>|<sep>|<\|[a-z_]+>|<[a-z_]+\|>|</?tool_call>|\[e~\[|\]~!?b\[?\]?|<extra_id_\d>"
-)
-
-
-class Case(NamedTuple):
-    """A conversation as a template renders it, and its turns."""
-
-    template: str
-    conversation: Any
-    rendering: Rendering
-    turns: list[Turn]
-    split: list[int]
-
-
-class Spans:
-    """Control tokens as they look in a template's text."""
-
-    def __init__(self, text: str) -> None:
-        tokens = sorted({*CONTROL.findall(text), "<s>", "</s>"})
-        self.texts = dict(enumerate(tokens))
-        self.matcher = ControlMatcher({token: number for number, token in self.texts.items()})
-
-    def __call__(self, rendering: Rendering) -> list[ControlSpan]:
-        found = self.matcher.find(rendering.text, rendering.template_ranges)
-        return [ControlSpan(start, stop, self.texts[number]) for start, stop, number in found]
+SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "chat_template_proofs.py"))
 
 
 @pytest.fixture(scope="module")
@@ -55,52 +23,45 @@ def compiled(chat_templates: dict[str, str]) -> dict[str, ProvableTemplate]:
 @pytest.fixture(scope="module")
 def cases(
     compiled: dict[str, ProvableTemplate], conversations: list[Any], template_options: dict[str, Any]
-) -> list[Case]:
+) -> list[Any]:
     """All that render and have an assistant's turn."""
     return [
-        case for name, template in compiled.items() for case in _cases(name, template, conversations, template_options)
+        case
+        for name, template in compiled.items()
+        for case in SCRIPT["cases_of"](name, template, conversations, template_options)
     ]
 
 
-def _cases(name: str, template: ProvableTemplate, conversations: list[Any], options: dict[str, Any]) -> Iterator[Case]:
-    spans = Spans(template.text)
-    stops = probed_stops(template, options, spans) | {"</s>"}
-    for conversation in conversations:
-        try:
-            rendering = template.trace(conversation.messages, conversation.tools, False, options)
-        except TokenizerError:
-            continue
-        prover = TurnProver(
-            template, conversation.messages, conversation.tools, options, controls_in=spans, stop_texts=stops
-        )
-        turns = prover.turns_of(rendering)
-        split = [turn.message for turn in turns if not turn.proved and prover.split_turn(turn.message) is not None]
-        if turns:
-            yield Case(name, conversation, rendering, turns, split)
+def test_the_documented_table_is_what_is_found(
+    cases: list[Any], chat_templates: dict[str, str], repository: Path
+) -> None:
+    page = (repository / "docs" / "chat_templates.md").read_text(encoding="utf-8")
+    documented = page.split(SCRIPT["BEGIN"])[1].split(SCRIPT["END"])[0].strip()
+    assert documented == SCRIPT["table"](cases, list(chat_templates))
 
 
 def test_no_proof_is_false(
-    cases: list[Case], compiled: dict[str, ProvableTemplate], template_options: dict[str, Any]
+    cases: list[Any], compiled: dict[str, ProvableTemplate], template_options: dict[str, Any]
 ) -> None:
     checked = Counter()
-    for name, conversation, rendering, turns, _ in cases:
+    for name, id_, messages, tools, rendering, turns, _ in cases:
         for turn in turns:
             if not turn.proved:
                 continue
             options = template_options if turn.option is None else template_options | dict([turn.option])
             render: Callable[..., str] = compiled[name].render
-            prompt = render(conversation.messages[: turn.message], conversation.tools, True, **options)
-            assert prompt == rendering.text[: turn.start], (name, conversation.id, turn)
-            alone = render(conversation.messages[: turn.message + 1], conversation.tools, False, **options)
+            prompt = render(messages[: turn.message], tools, True, **options)
+            assert prompt == rendering.text[: turn.start], (name, id_, turn)
+            alone = render(messages[: turn.message + 1], tools, False, **options)
             # Where the next header is the stop, the conversation that ends with the reply has none.
             stop = min(turn.stop, rendering.end_of_turn(turn.message, turn.start))
-            assert alone.startswith(rendering.text[:stop]), (name, conversation.id, turn)
+            assert alone.startswith(rendering.text[:stop]), (name, id_, turn)
             checked[turn.proof] += 1
     assert checked["causal"] > 2_500
     assert checked["exact"] > 4_000
 
 
-def test_most_turns_are_proved(cases: list[Case]) -> None:
+def test_most_turns_are_proved(cases: list[Any]) -> None:
     """Of the turns that a template writes whole: those whose calls or reasoning it drops can't be."""
     turns = [(turn, turn.message in case.split) for case in cases for turn in case.turns]
     lost = [turn for turn, split in turns if not split and "is not in the template's text" in turn.why_not]
@@ -110,7 +71,7 @@ def test_most_turns_are_proved(cases: list[Case]) -> None:
 
 
 def test_spans_agree_with_marked_templates(
-    cases: list[Case], chat_templates: dict[str, str], template_options: dict[str, Any]
+    cases: list[Any], chat_templates: dict[str, str], template_options: dict[str, Any]
 ) -> None:
     """18 templates mark what the assistant says; both ends of a marked turn differ from ours by counted rules."""
     marked = {
@@ -129,7 +90,7 @@ def test_spans_agree_with_marked_templates(
     for case in cases:
         if case.template not in marked:
             continue
-        text = marked[case.template].render(case.conversation.messages, case.conversation.tools, **template_options)
+        text = marked[case.template].render(case.messages, case.tools, **template_options)
         theirs = list(_marked_spans(text, case.rendering.text))
         for turn in case.turns:
             if turn.proved:
@@ -160,7 +121,7 @@ def _marked_spans(text: str, plain: str) -> Iterator[tuple[int, int]]:
     assert text.replace("\x02", "").replace("\x03", "") == plain
 
 
-def _rule(case: Case, turn: Turn, theirs: list[tuple[int, int]]) -> tuple[str, str]:
+def _rule(case: Any, turn: Turn, theirs: list[tuple[int, int]]) -> tuple[str, str]:
     text = case.rendering.text
     found = [
         (start, stop) for start, stop in theirs if (start < turn.stop and turn.start < stop) or start == turn.start
