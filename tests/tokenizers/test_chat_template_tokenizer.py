@@ -430,3 +430,13 @@ def test_files_are_named_in_yaml(tmp_path: Path, oracle_file: Callable[..., Path
     assert mask.count(False) > 4
     with pytest.raises(SourceError, match="Can't read the chat template"):
         instantiate({**section, "chat_template": str(tmp_path / "no.jinja")})
+
+
+def test_null_content_is_the_empty_text() -> None:
+    template = CHATML.replace("{{ m.content }}", "{{ m.content + '!' }}")
+    calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    made = tokenizer(template, on_unproved="common_prefix")
+    for turn in ({"content": None}, {}, {"content": ""}):
+        dicts = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": calls, **turn}]
+        tokens, _ = made.tokenize_messages(dicts)
+        assert made.decode(tokens, truncate_at_eos=False).endswith("assistant\n!\n")

@@ -252,3 +252,9 @@ def test_the_number_of_prompts_that_are_rendered_is_bounded() -> None:
     first, second = prover.turns_of(rendering)
     assert first.proof == "exact"
     assert "max_exact_turns" in second.why_not
+
+
+def test_errors_speak_of_plain_messages() -> None:
+    template = ProvableTemplate("{% for m in messages %}{{ m.content + m.nothing }}{% endfor %}")
+    with pytest.raises(TokenizerError, match="it fails in line 1: 'dict object' has no attribute 'nothing'"):
+        template.trace(FOUR)

@@ -81,9 +81,15 @@ class Row:
 
 
 def _as_served(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message as Hugging Face's ``apply_chat_template`` gives it to a template (transformers 5)."""
+    """The message much as Hugging Face's ``apply_chat_template`` gives it to a template (transformers 5).
+
+    Null keys go, and reasoning stands under the names that templates read. Null content beside calls becomes the empty
+    text, where transformers leaves the key out: templates that write both write the same, and a sixth fail without it.
+    """
     if None in message.values():
         message = {key: value for key, value in message.items() if value is not None}
+    if "content" not in message:
+        message = {**message, "content": ""}
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
