@@ -170,6 +170,52 @@ def test_a_filtered_loop_is_followed() -> None:
     assert proofs(template, [{"role": "system", "content": "x"}, *FOUR]) == ["causal", "causal"]
 
 
+@pytest.mark.parametrize(
+    "look", ["{{ '' if loop.last }}", "{{ loop.length and '' }}", "{% set l = loop %}{{ '' if l.last }}"]
+)
+def test_a_filtered_loop_that_looks_ahead_is_compared(look: str) -> None:
+    template = "{% for m in messages if m.role != 'system' %}" + look + BODY + "{% endfor %}" + ENDING
+    assert proofs(template, FOUR) == ["exact", "exact"]
+    assert sampled(template, chat("", "b", "", "")) == ["b<|end|>", "<|end|>"]
+
+
+def test_a_filtered_loop_may_count_its_steps() -> None:
+    template = "{% for m in messages if m.role != 'system' %}{{ '!' if loop.first }}" + BODY + "{% endfor %}" + ENDING
+    assert proofs(template, FOUR) == ["causal", "causal"]
+
+
+def test_what_a_loop_prints_for_no_message_is_part_of_the_prompt() -> None:
+    template = "{% for m in messages if m.role != 'system' %}" + BODY + "{% else %}Nothing.{% endfor %}" + ENDING
+    greeting = [{"role": "system", "content": "x"}, {"role": "assistant", "content": "Hello."}]
+    assert sampled(template, greeting) == [None]
+    assert sampled(template, FOUR) == ["Hello.<|end|>", "See you.<|end|>"]
+
+
+def test_a_recursive_loop_is_compared() -> None:
+    template = "{% for m in messages recursive %}" + BODY + "{% endfor %}" + ENDING
+    assert proofs(template, FOUR) == ["exact", "exact"]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "{% for m in messages %}{% set add_generation_prompt = 1 %}",
+        "{% macro f(add_generation_prompt) %}{% endmacro %}{% for m in messages %}",
+    ],
+)
+def test_a_flag_whose_name_the_template_uses_again_still_counts(hidden: str) -> None:
+    template = "{% if add_generation_prompt %}Reply!{% endif %}" + hidden + BODY + "{% endfor %}"
+    assert sampled(template, FOUR) == [None, None]
+
+
+def test_an_option_that_the_template_sets_itself_is_compared() -> None:
+    template = "{% set enable_thinking = enable_thinking | default(true) %}" + PLAIN.replace(
+        "{{ m.content }}", "{% if enable_thinking %}!{% endif %}{{ m.content }}"
+    ).replace("<|assistant|>{% endif %}", "<|assistant|>!{% endif %}")
+    _, found = turns(template, FOUR)
+    assert [(turn.proof, turn.option) for turn in found] == [("causal", None), ("causal", None)]
+
+
 def test_an_end_of_the_document_after_the_stop_is_not_sampled() -> None:
     template = (
         "{% for m in messages %}"
@@ -190,6 +236,13 @@ def test_the_next_header_stops_where_a_turn_has_no_end() -> None:
     assert [rendering.text[turn.start : turn.stop] for turn in found] == ["Hello.<|user|>", "See you.<|user|>"]
     assert all(turn.proved for turn in found)
     assert turns(template, FOUR)[1][-1].why_not == "the template writes no stop token after it"
+
+
+def test_what_later_messages_put_before_the_next_header_is_not_proved() -> None:
+    follows = "{{ '!' if m.role == 'assistant' and not loop.last }}"
+    template = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}" + follows + "{% endfor %}" + ENDING
+    (turn,) = turns(template, [*FOUR[:2], {"role": "user", "content": "x"}])[1]
+    assert turn.why_not == "later messages change how the template writes it"
 
 
 def test_a_prefill_that_the_conversation_lacks_is_refused() -> None:

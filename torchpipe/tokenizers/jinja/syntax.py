@@ -48,6 +48,9 @@ _SAME_FOR_ALL = (
     nodes.Concat,
 )
 
+# What ``loop`` tells without a look at its next item.
+_LOOKS_BACK = frozenset({"index", "index0", "first", "previtem", "changed", "cycle", "depth", "depth0"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -56,7 +59,7 @@ class Shape:
     Attributes:
         causal: whether all that follows the last top-level loop is the same text for every conversation.
         ending_options: the caller's options that this text depends on.
-        body_options: the caller's options that anything before it depends on.
+        body_options: the names that anything before it reads: the caller's options, and the template's own.
         names_read: all names that the template reads anywhere, its own too.
         num_loops: how many loops are marked.
     """
@@ -83,13 +86,14 @@ def instrument(tree: nodes.Template) -> Shape:
     ending_options = frozenset(_names(ending))
     causal = (
         last >= 0
+        and _goes_step_by_step(tree.body[last])
         and not ending_options & (stored | {"messages"})
         and all(isinstance(node, _SAME_FOR_ALL) for node in _descendants(ending))
     )
     shape = Shape(
         causal=causal,
         ending_options=ending_options,
-        body_options=frozenset(_names(tree.body[: last + 1])) - stored,
+        body_options=frozenset(_names(tree.body[: last + 1])),
         names_read=frozenset(_names(tree.body)),
         num_loops=len(numbers),
     )
@@ -100,6 +104,28 @@ def instrument(tree: nodes.Template) -> Shape:
         _mark_items(loop, number)
     _mark_exits(tree, numbers)
     return shape
+
+
+def _goes_step_by_step(loop: nodes.Node) -> bool:
+    """Whether a loop prints as it steps, alike for any number of items, and asks for none before its step.
+
+    A recursive loop prints when it is over, and an ``else`` only where there was no item. What ``loop`` asks ahead of
+    its step is noted while the template runs, but for a loop with a condition, which hides the conversation from it.
+    """
+    if not isinstance(loop, nodes.For) or loop.recursive or loop.else_:
+        return False
+    if loop.test is None:
+        return True
+    within = list(_descendants(loop.body))
+    names = sum(isinstance(node, nodes.Name) and node.name == "loop" for node in within)
+    looks_back = sum(
+        isinstance(node, nodes.Getattr)
+        and isinstance(node.node, nodes.Name)
+        and node.node.name == "loop"
+        and node.attr in _LOOKS_BACK
+        for node in within
+    )
+    return names == looks_back
 
 
 def _mark_items(loop: nodes.For, number: int) -> None:

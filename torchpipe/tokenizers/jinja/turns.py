@@ -159,8 +159,7 @@ class TurnProver:
         if not fault and stop is not None:
             fault = what_is_lost(rendering, index, start, stop.start) or ""
         if not fault and stop is not None:
-            agree_to = content_end if stop.start >= end else stop.stop
-            fault = self._what_changes(rendering, index, agree_to, option)
+            fault = self._what_changes(rendering, index, min(stop.stop, end), option)
         return replace(turn, proof="none", why_not=fault) if fault else turn
 
     def _start(self, rendering: Rendering, index: int, option: tuple[str, bool] | None) -> tuple[int, Proof, str]:
