@@ -194,6 +194,15 @@ class TracedEnvironment(ChatEnvironment):
             return percent(left, right)
         return super().call_binop(context, operator, left, right)
 
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        """As in the plain environment; text that code outside the template makes of traced text counts as lost."""
+        result = super().call(__context, __obj, *args, **kwargs)
+        if type(result) is str and result and not isinstance(__obj, BuiltinMethodType) and holds_traced(args):
+            return lost(result)
+        if type(result) is str and isinstance(getattr(__obj, "__self__", None), (bytes, bytearray)):
+            return lost(result)
+        return result
+
     def _method_of_text(self, text: str, name: str) -> Any:
         if not hasattr(Markup if isinstance(text, TracedMarkup) else str, name):
             return self.undefined(obj=text, name=name)  # a template sees nothing of the tracing

@@ -31,8 +31,8 @@ def lost(text: str) -> TracedText:
 
 
 def holds_traced(value: Any) -> bool:
-    """Whether a value is traced text, or a container with some inside."""
-    if isinstance(value, TracedText):
+    """Whether a value is traced text or bytes, which texts are made of, or a container with some inside."""
+    if isinstance(value, (TracedText, bytes, bytearray)):
         return True
     if isinstance(value, Mapping):
         return any(holds_traced(key) or holds_traced(item) for key, item in value.items())
@@ -176,7 +176,7 @@ def _python_chunks(value: Any) -> Iterator[str]:
             yield from _python_chunks(item)
         yield ",)" if end == ")" and len(value) == 1 else end
     else:
-        yield repr(value)
+        yield lost(repr(value)) if holds_traced(value) else repr(value)
 
 
 def _percent_chunks(template: str, values: Any) -> Iterator[str]:

@@ -24,6 +24,8 @@ from torchpipe.tokenizers.jinja.wrapping import traced_messages
 THINKING_OPTIONS = ("enable_thinking", "thinking")
 """The names under which templates ask whether the reply will have reasoning."""
 
+_RARE_KEYS = ("refusal", "audio", "function_call")
+
 
 class ProvableTemplate(ChatTemplate):
     """A chat template that a :class:`~torchpipe.tokenizers.jinja.turns.TurnProver` can read.
@@ -129,7 +131,10 @@ def _share_reasoning(message: dict[str, Any]) -> None:
 
 
 def _training_sources(message: Mapping[str, Any]) -> Iterator[Source]:
-    """The strings of a message that a training text has to hold: content, reasoning, names and arguments of calls."""
+    """The strings of a message that a training text has to hold: content, reasoning, names and arguments of calls.
+
+    So are a refusal, the transcript of audio and the call of OpenAI's older layout, which few templates know.
+    """
     content = message.get("content")
     if isinstance(content, list):
         for part in content:
@@ -141,6 +146,9 @@ def _training_sources(message: Mapping[str, Any]) -> Iterator[Source]:
         if key in message and not any(message[key] is other for other in seen):
             seen.append(message[key])
             yield from _strings(message[key])
+    for key in _RARE_KEYS:
+        held = message.get(key)
+        yield from _strings(list(held.values()) if isinstance(held, dict) else held)
     for call in message.get("tool_calls") or ():
         function = call.get("function", call) if isinstance(call, dict) else {}
         if isinstance(function, dict):

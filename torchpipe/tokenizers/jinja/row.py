@@ -1,6 +1,6 @@
 """A conversation as chat templates take it, and which of its messages are trained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +38,11 @@ class Row:
         :func:`~torchpipe.data.turn_flags.turn_flags` reads.
 
         Raises:
-            DataError: there are no messages, or one is neither, or has a role that no template knows.
+            DataError: there are no messages, or one is neither, or has a role that no template knows, content that
+                is neither text nor parts, or calls that are none.
         """
+        if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise DataError(f"The messages are a {type(messages).__name__}. They must be a list of messages.")
         if not messages:
             raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
         dicts: list[Mapping[str, Any]] = []
@@ -51,6 +54,7 @@ class Row:
             elif isinstance(message, Mapping):
                 turn, (said, weight) = message, turn_flags(message, f"message {index}")
                 trained = message.get("role") == "assistant" if said is None else said
+                _check_values(message, index)
             else:
                 raise DataError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
             _check_role(turn.get("role"), index)
@@ -100,3 +104,34 @@ def _check_role(role: object, index: int) -> None:
             f"Message {index} has the role {role!r}; a role is one of {listed(TEMPLATE_ROLES)}."
             f"{did_you_mean(str(role), TEMPLATE_ROLES)} Rename it in the source, or drop such rows with a filter_fn."
         )
+
+
+def _check_values(message: Mapping[str, Any], index: int) -> None:
+    """Refuses content and calls that a template would write as Python writes them, or lose without a word."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not (content is None or isinstance(content, str)):
+        if not isinstance(content, list):
+            raise DataError(
+                f"The content of message {index} is a {type(content).__name__}. It must be text, null or a list of "
+                "parts. Turn it into text in a message_transform."
+            )
+        for number, part in enumerate(content):
+            if not isinstance(part, (str, Mapping)):
+                raise DataError(
+                    f"Part {number} of message {index} is a {type(part).__name__}. It must be a dict with 'type' and "
+                    "'text', or text."
+                )
+    if not calls:
+        return
+    if not isinstance(calls, (list, tuple)):
+        raise DataError(
+            f"The tool_calls of message {index} are a {type(calls).__name__}. They must be a list of calls."
+        )
+    for number, call in enumerate(calls):
+        function = call.get("function", call) if isinstance(call, Mapping) else None
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"Call {number} of message {index} has no name. A call is a dict with a 'function', which is a dict "
+                "with 'name' and 'arguments'. Mend it in the source, or drop such rows with a filter_fn."
+            )

@@ -18,7 +18,6 @@ from torchpipe.tokenizers.jinja.wrapping import traced_messages, traced_options,
 
 Text = TypeVar("Text", bound=str)
 _TRACED_NAME = re.compile(r"(torchpipe\.[a-z.]+\.)?Traced(Text|Markup)")
-_ROW_MESSAGE = re.compile(r"torchpipe\.[a-z.]+\.RowMessage")
 Transform = Callable[[nodes.Template], nodes.Template]
 
 
@@ -161,4 +160,5 @@ def _sentence(error: Exception, template: Template) -> str:
             line = template.get_corresponding_lineno(traceback.tb_lineno)
         traceback = traceback.tb_next
     what = str(error) if isinstance(error, UndefinedError) else f"{type(error).__name__}: {error}"
-    return f"it fails in line {line}: {_ROW_MESSAGE.sub('dict', _TRACED_NAME.sub('str', what)).rstrip('.')}."
+    what = _TRACED_NAME.sub("str", what).replace("torchpipe.tokenizers.jinja.messages.RowMessage", "dict")
+    return f"it fails in line {line}: {what.rstrip('.')}."

@@ -1,8 +1,10 @@
 """What a template is given, with each string wrapped so that it knows where it came from."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from torchpipe.errors import DataError
 from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source
 from torchpipe.tokenizers.jinja.text import TracedText
 
@@ -16,18 +18,35 @@ _FORMAT_KEYS = frozenset(
     )
 )
 
+_TOO_DEEP = "is nested too deeply, or holds itself. Mend it in the source, or drop such rows with a filter_fn."
+_WITHOUT_TEXT = frozenset((int, float, bool, type(None)))
+
 
 def traced_messages(messages: Any) -> list[Any]:
-    """OpenAI messages with each string wrapped. A role stays plain: templates write it as part of their own text."""
-    return [
-        _wrapped_dict(message, i, (), True) if isinstance(message, dict) else message
-        for i, message in enumerate(messages)
-    ]
+    """OpenAI messages with each string wrapped. A role stays plain: templates write it as part of their own text.
+
+    Raises:
+        DataError: a message is nested too deeply, or holds itself.
+    """
+    wrapped = []
+    for i, message in enumerate(messages):
+        try:
+            wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, Mapping) else message)
+        except RecursionError:
+            raise DataError(f"Message {i} {_TOO_DEEP}") from None
+    return wrapped
 
 
 def traced_tools(tools: Any) -> Any:
-    """Tool schemas with each string and each key wrapped."""
-    return _wrapped(tools, TOOLS, (), False)
+    """Tool schemas with each string and each key wrapped.
+
+    Raises:
+        DataError: they are nested too deeply, or hold themselves.
+    """
+    try:
+        return _wrapped(tools, TOOLS, (), False)
+    except RecursionError:
+        raise DataError(f"The row's tools: one {_TOO_DEEP}") from None
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,25 +61,30 @@ def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys:
     """Any value, with the strings inside wrapped; what is wrapped already stays."""
     if type(value) is str:
         return TracedText.of(Source(message, path, value))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return _wrapped_dict(value, message, path, format_keys)
-    if isinstance(value, (list, tuple)):
-        return type(value)([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        make = getattr(value, "_make", type(value))  # a named tuple is made otherwise
+        return make([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
+    if isinstance(value, str):  # numpy's, an enum's
+        return value if isinstance(value, TracedText) else TracedText.of(Source(message, path, str.__str__(value)))
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # numpy's arrays of texts
+        return _wrapped(value.tolist(), message, path, format_keys)
     return value
 
 
 def _wrapped_dict(
-    value: dict[Any, Any], message: int, path: tuple[str | int, ...], format_keys: bool
+    value: Mapping[Any, Any], message: int, path: tuple[str | int, ...], format_keys: bool
 ) -> dict[Any, Any]:
     wrapped: dict[Any, Any] = {}
     for key, item in value.items():
         inside = (*path, key)
-        if type(item) is str:
-            if path or key != "role":
+        if path or key != "role":
+            if type(item) is str:
                 item = TracedText.of(Source(message, inside, item))
-        elif isinstance(item, (dict, list, tuple)):
-            item = _wrapped(item, message, inside, format_keys and key != "arguments")
-        if type(key) is str and not (format_keys and key in _FORMAT_KEYS):
-            key = TracedText.of(Source(message, (*path, f"key:{key}"), key))
+            elif type(item) not in _WITHOUT_TEXT:
+                item = _wrapped(item, message, inside, format_keys and key != "arguments")
+        if isinstance(key, str) and not (format_keys and key in _FORMAT_KEYS):
+            key = _wrapped(key, message, (*path, f"key:{key}"), False)
         wrapped[key] = item
     return wrapped
