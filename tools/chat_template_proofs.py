@@ -31,7 +31,12 @@ CONTROL = re.compile(
 # What a refusal says, and the column it is counted in.
 REASONS = (
     ("prompt differs", re.compile("^its prompt")),
-    ("not written", re.compile("is not in the template's text|^content lacks|^reasoning_content lacks|more than once")),
+    (
+        "not written",
+        re.compile(
+            "is not in the template's text|^content lacks|^reasoning_content lacks|more than once|writes none of"
+        ),
+    ),
     ("no stop token", re.compile("no stop token")),
     ("other", re.compile("")),
 )

@@ -440,3 +440,48 @@ def test_null_content_is_the_empty_text() -> None:
         dicts = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": calls, **turn}]
         tokens, _ = made.tokenize_messages(dicts)
         assert made.decode(tokens, truncate_at_eos=False).endswith("assistant\n!\n")
+
+
+def test_tools_that_a_template_leaves_out_are_not_lost_silently() -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    with pytest.raises(DataError, match="the row offers tools, and the template writes none of them"):
+        tokenizer().tokenize_messages(CHAT, tools)
+    (sample,) = tokenizer(on_unproved="common_prefix").tokenize_conversation(CHAT, tools)
+    assert sample.num_unproved == 2
+
+
+def test_arguments_are_not_escaped_twice() -> None:
+    calls = [{"type": "function", "function": {"name": "look", "arguments": '{"city": "Rome"}'}}]
+    dicts = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": calls}]
+    with pytest.raises(DataError, match=r"arguments is JSON text .* set tool_arguments to 'parsed'"):
+        tokenizer(CALLING).tokenize_messages(dicts)
+    made = tokenizer(CALLING, tool_arguments="parsed")
+    tokens, mask = made.tokenize_messages(dicts)
+    assert trained_text(made, tokens, mask) == '<think>look({"city": "Rome"})</think><|im_end|>'
+    calls[0]["function"]["arguments"] = "{bad"
+    with pytest.raises(DataError, match="The arguments of call 0 of message 1 are no JSON"):
+        made.tokenize_messages(dicts)
+
+
+def test_names_that_a_template_writes_have_to_be_given() -> None:
+    template = "{{ bos_token }}" + CHATML
+    with pytest.raises(ConfigError, match="writes bos_token, and none is given"):
+        tokenizer(template)
+    assert tokenizer(template, bos_token="<|endoftext|>").tokenize_messages(CHAT)[0][0] == SPECIAL["<|endoftext|>"]
+    without = tokenizer(template, template_kwargs={"bos_token": ""})
+    assert without.tokenize_messages(CHAT)[0][0] == SPECIAL["<|im_start|>"]
+    with pytest.raises(ConfigError, match="'add_generation_promt', which the chat template does not"):
+        tokenizer(template_kwargs={"add_generation_promt": True})
+
+
+def test_a_day_stands_still() -> None:
+    template = "{{ strftime_now('%d %b %Y') }}" + CHATML
+    made = tokenizer(template, template_kwargs={"strftime_now": "2024-07-26"})
+    assert made.decode(made.tokenize_messages(CHAT)[0], truncate_at_eos=False).startswith("26 Jul 2024")
+    with pytest.raises(ConfigError, match="Give the day that the template writes, as 2024-07-26"):
+        tokenizer(template, template_kwargs={"strftime_now": "today"})
+
+
+def test_eos_fills_batches_where_there_is_no_padding_token() -> None:
+    assert tokenizer().pad_id == SPECIAL["<|im_end|>"]
+    assert tokenizer(pad_token="<|endoftext|>").pad_id == SPECIAL["<|endoftext|>"]

@@ -4,7 +4,7 @@ import types
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ class Bytes:
     """Each byte of a text is its id."""
 
     name, num_tokens = "bytes", 256
-    control_tokens: ClassVar[dict[str, int]] = {}
+    control_tokens: dict[str, int] = {}  # noqa: RUF012
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -41,7 +41,8 @@ def test_rows_have_the_ids_of_prompt_and_reply(
     arguments: dict[str, Any] = {"special_tokens": control_tokens, "bos_token": bos_token, "eos_token": eos_token}
     options = {"strftime_now": lambda format: "26 Jul 2024"}
     rows = ChatTemplateTokenizer(backend, text, **arguments, on_unproved="common_prefix", template_kwargs=options)
-    served = ChatTemplateTokenizer(backend, text, **arguments, template_kwargs={**options, "enable_thinking": False})
+    thinking = {"enable_thinking": False} if name == "qwen3" else {}
+    served = ChatTemplateTokenizer(backend, text, **arguments, template_kwargs=options | thinking)
     compared = different = 0
     for row in conversations(shared_data):
         (sample,) = rows.tokenize_conversation(row["messages"], row.get("tools"), trace=True)

@@ -13,7 +13,7 @@ from torchpipe.data.trace import Origin as TokenOrigin
 from torchpipe.data.trace import TokenTrace
 from torchpipe.datasets import PackedDataset
 from torchpipe.errors import ConfigError, TorchpipeError
-from torchpipe.tokenizers import ChatFormatTokenizer, ChatTemplateTokenizer
+from torchpipe.tokenizers import ChatFormatTokenizer, ChatTemplateTokenizer, PublisherFormatTokenizer
 
 _NOT_IN_REPLY = ("header", "prefill", "separator")
 
@@ -285,10 +285,13 @@ def _format_writer(tokenizer: ChatFormatTokenizer) -> ContextWriter:
                     f"The prompt template makes {num_written} messages of {len(conversation.messages)}, so explain "
                     "--inference can't tell which reply is whose."
                 )
-        tokens, _, trace = whole.tokenize_messages(conversation.messages, trace=True)
+        tools = {"tools": conversation.tools} if conversation.tools else {}
+        tokens, _, trace = whole.tokenize_messages(conversation.messages, trace=True, **tools)
         return tokens, trace
 
     def prompt(conversation: Conversation, option: tuple[str, bool] | None) -> list[int]:
+        if isinstance(whole, PublisherFormatTokenizer):
+            return whole.tokenize_messages(conversation.messages, conversation.tools, add_generation_prompt=True)[0]
         open_turn = [*conversation.messages, Message("assistant", "")]
         return whole.tokenize_messages(open_turn, add_end_tokens=False)[0]
 

@@ -31,9 +31,13 @@ from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
-from torchpipe.tokenizers.template_files import as_template, files_arguments, template_text
+from torchpipe.tokenizers.template_files import as_template, check_names, files_arguments, template_text, with_date
 from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
 from torchpipe.tokenizers.vocabulary import Vocabulary
+
+ToolArguments = Literal["as_given", "parsed"]
+"""How a call's arguments that are JSON text reach the template: as the text, or parsed, as many servers hand them over.
+Some templates write text as it is, others escape it once more, and others fail on it."""
 
 
 class ChatTemplateTokenizer(Vocabulary):
@@ -58,6 +62,7 @@ class ChatTemplateTokenizer(Vocabulary):
         mask_policy: "sampled" trains what the model would sample; "message" trains all of a trained message.
         on_unproved: see :data:`~torchpipe.tokenizers.jinja.conversation.OnUnproved`.
         train_on: which parts of a trained turn count; see :class:`~torchpipe.data.train_on.TrainOn`.
+        tool_arguments: see :data:`ToolArguments`.
         max_exact_turns: the most turns of a row whose prompts are rendered one by one to be compared; None: no limit.
 
     Raises:
@@ -84,6 +89,7 @@ class ChatTemplateTokenizer(Vocabulary):
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
         train_on: TrainOn | Mapping[str, Any] | None = None,
+        tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
     ) -> None:
         check_max_seq_len(max_seq_len)
@@ -95,16 +101,19 @@ class ChatTemplateTokenizer(Vocabulary):
         self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)
         self.max_seq_len = max_seq_len
         self.truncation_type: Literal["left", "right"] = truncation_type
-        self.template_kwargs = dict(template_kwargs or {})
+        self.template_kwargs = with_date(template_kwargs or {})
         self.mask_policy: MaskPolicy = mask_policy
         self.on_unproved: OnUnproved = on_unproved
         self.train_on = as_train_on(train_on)
+        check_choice("tool_arguments", tool_arguments, get_args(ToolArguments))
+        self.tool_arguments: ToolArguments = tool_arguments
         self.max_exact_turns = max_exact_turns
         named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
         self._named = {name: text for name, text in named.items() if text is not None}
+        check_names(self.chat_template, self.tool_template, self._named, self.template_kwargs, backend)
         self.bos_id = self._id_of("bos_token", bos_token)
         self.eos_id = self._id_of("eos_token", eos_token)
-        self.pad_id = self._id_of("pad_token", pad_token)
+        self.pad_id = self.eos_id if pad_token is None else self._id_of("pad_token", pad_token)  # never trained
         self._encode = PieceEncoder(ControlMatcher(self.special_tokens, allowed_special, token_flags), backend)
         self._stop_texts = frozenset(stop_tokens) | ({eos_token} if eos_token else set())
         for text in self._stop_texts:
@@ -135,6 +144,7 @@ class ChatTemplateTokenizer(Vocabulary):
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
         train_on: TrainOn | Mapping[str, Any] | None = None,
+        tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
     ) -> "ChatTemplateTokenizer":
         """A template on the back end of one tokenizer file.
@@ -147,8 +157,8 @@ class ChatTemplateTokenizer(Vocabulary):
             tokenizer_config: a ``tokenizer_config.json``: BOS, EOS, PAD and added tokens.
             generation_config: a ``generation_config.json``: where sampling stops.
             allowed_special, max_seq_len, truncation_type, template_kwargs, mask_policy, on_unproved, train_on,
-                max_exact_turns: those of the class. ``bos_token``, ``eos_token`` and ``pad_token`` among
-                ``template_kwargs`` win over the config's.
+                tool_arguments, max_exact_turns: those of the class. ``bos_token``, ``eos_token`` and ``pad_token``
+                among ``template_kwargs`` win over the config's.
 
         Raises:
             SourceError: there is no such file.
@@ -176,6 +186,7 @@ class ChatTemplateTokenizer(Vocabulary):
             mask_policy=mask_policy,
             on_unproved=on_unproved,
             train_on=train_on,
+            tool_arguments=tool_arguments,
             max_exact_turns=max_exact_turns,
         )
 
@@ -217,8 +228,8 @@ class ChatTemplateTokenizer(Vocabulary):
             tokens and mask, of equal length; True in the mask = not trained. With ``trace``, the trace third.
 
         Raises:
-            DataError: the template refuses the conversation, or a trained turn is not proved and ``on_unproved``
-                refuses it; or the conversation is dropped or split (see :meth:`tokenize_conversation`).
+            TokenizerError: the template refuses the conversation, in its own words, or fails.
+            DataError: a trained turn is not proved, or the conversation is dropped or split, as ``on_unproved`` says.
         """
         one = self._one(messages, tools, add_generation_prompt, trace)
         return (one.tokens, one.mask) if one.trace is None else (one.tokens, one.mask, one.trace)
@@ -231,11 +242,8 @@ class ChatTemplateTokenizer(Vocabulary):
         *,
         trace: bool = False,
     ) -> list[TokenizedConversation]:
-        """The samples of a conversation: one, or as ``on_unproved`` says none or several.
-
-        Arguments and errors are those of :meth:`tokenize_messages`.
-        """
-        row = Row.of(messages)
+        """The samples of a conversation, none or several as ``on_unproved`` says; see :meth:`tokenize_messages`."""
+        row = Row.of(messages, parse_arguments=self.tool_arguments == "parsed")
         tools = tools_of(tools) or None
         template = self.tool_template if tools else self.chat_template
         options = {**self._named, **self.template_kwargs}
@@ -302,7 +310,7 @@ class ChatTemplateTokenizer(Vocabulary):
         if not self.train_on.is_all:
             take_away(mask, sample, pieces, self.backend, self.train_on)
         owners = message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
-        weights = [row.weights[owner] if owner >= 0 else 1.0 for owner in owners] or None
+        weights = [(*row.weights, 1.0)[owner] for owner in owners] or None  # the last is that of no message, -1
         tokens = [token_id for piece in pieces for token_id in piece.token_ids]
         origin = self._trace(sample, pieces, mask) if trace else None
         origin = origin and origin.truncate(self.max_seq_len, self.truncation_type)

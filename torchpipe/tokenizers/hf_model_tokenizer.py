@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torchpipe.data.train_on import TrainOn
-from torchpipe.errors import TokenizerError
+from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend_files import load_backend
-from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer
+from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer, ToolArguments
 from torchpipe.tokenizers.hf_files import TOKENIZER_JSON, read_hf_files
 from torchpipe.tokenizers.jinja.conversation import OnUnproved
 from torchpipe.tokenizers.render import MaskPolicy
@@ -22,7 +22,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         tokenizer_config_json_path: the model's ``tokenizer_config.json``: its chat template, BOS, EOS and PAD.
         generation_config_path: the model's ``generation_config.json``: where sampling stops.
         truncation_type, max_seq_len, allowed_special, template_kwargs, mask_policy, on_unproved, train_on,
-            max_exact_turns: see
+            tool_arguments, max_exact_turns: see
             :class:`ChatTemplateTokenizer`.
 
     Raises:
@@ -43,9 +43,12 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
         train_on: TrainOn | Mapping[str, Any] | None = None,
+        tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
     ) -> None:
         path = Path(tokenizer_json_path)
+        if not path.exists():
+            raise SourceError(f"{path} is not there. Give a model's folder, or its tokenizer.json.")
         folder = path if path.is_dir() else None
         hf = read_hf_files(
             folder, tokenizer_config=tokenizer_config_json_path, generation_config=generation_config_path
@@ -69,5 +72,6 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
             mask_policy=mask_policy,
             on_unproved=on_unproved,
             train_on=train_on,
+            tool_arguments=tool_arguments,
             max_exact_turns=max_exact_turns,
         )

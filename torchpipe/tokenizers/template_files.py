@@ -1,10 +1,12 @@
 """What the files of a chat template's tokenizer say, as arguments of :class:`ChatTemplateTokenizer`."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from torchpipe.errors import SourceError
+from torchpipe._suggest import did_you_mean
+from torchpipe.errors import ConfigError, SourceError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.hf_files import HuggingFaceFiles
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
@@ -18,7 +20,9 @@ def files_arguments(
 ) -> dict[str, Any]:
     """The arguments of a :class:`ChatTemplateTokenizer` that a model's config files decide."""
     kwargs = dict(template_kwargs or {})
-    named = {name: kwargs.pop(name, getattr(hf, name)) for name in ("bos_token", "eos_token", "pad_token")}
+    # A null among the options says that there is none; it stays there, so that nobody asks for it.
+    named = {name: kwargs.get(name, getattr(hf, name)) for name in ("bos_token", "eos_token", "pad_token")}
+    kwargs = {name: value for name, value in kwargs.items() if name not in named or value is None}
     texts = {token_id: text for text, token_id in {**backend.control_tokens, **special_tokens}.items()}
     return {
         "special_tokens": special_tokens,
@@ -27,6 +31,51 @@ def files_arguments(
         "template_kwargs": kwargs,
         **named,
     }
+
+
+def check_names(
+    template: ProvableTemplate,
+    tool_template: ProvableTemplate,
+    named: Mapping[str, str],
+    template_kwargs: Mapping[str, Any],
+    backend: Backend,
+) -> None:
+    """Refuses names that a template reads and nobody gives, and names that are given and it doesn't read.
+
+    Raises:
+        ConfigError: BOS or EOS is missing, which templates would write as nothing; or an option has no effect.
+    """
+    read = template.shape.names_read | tool_template.shape.names_read
+    for name in ("bos_token", "eos_token"):
+        if name in read and name not in named and name not in template_kwargs:
+            near = [text for text in ("<s>" if name == "bos_token" else "</s>",) if text in backend.control_tokens]
+            raise ConfigError(
+                f"The chat template writes {name}, and none is given, so it would be left out. Give the model's "
+                f"tokenizer_config, or template_kwargs: {{{name}: {near[0] if near else '...'}}} (null leaves it out)."
+            )
+    for name in template_kwargs:
+        if name not in read and name not in ("pad_token", "strftime_now"):
+            known = sorted(read - {"messages", "tools", "add_generation_prompt"})
+            raise ConfigError(
+                f"template_kwargs has {name!r}, which the chat template does not read.{did_you_mean(name, known)}"
+            )
+
+
+def with_date(template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with a date under ``strftime_now`` ("2024-07-26") as the function that templates call.
+
+    Raises:
+        ConfigError: it is text that is no date.
+    """
+    given = template_kwargs.get("strftime_now")
+    if not isinstance(given, str):
+        return dict(template_kwargs)
+    try:
+        return {**template_kwargs, "strftime_now": datetime.fromisoformat(given).strftime}
+    except ValueError:
+        raise ConfigError(
+            f"template_kwargs has strftime_now={given!r}. Give the day that the template writes, as 2024-07-26."
+        ) from None
 
 
 def as_template(template: str | ProvableTemplate) -> ProvableTemplate:

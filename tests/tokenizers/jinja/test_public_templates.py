@@ -61,12 +61,15 @@ def test_no_proof_is_false(
     assert checked["exact"] > 4_000
 
 
+LOST = re.compile("is not in the template's text|writes none of them")
+
+
 def test_most_turns_are_proved(cases: list[Any]) -> None:
-    """Of the turns that a template writes whole: those whose calls or reasoning it drops can't be."""
+    """Of the turns that a template writes whole: those whose calls, reasoning or tools it drops can't be."""
     turns = [(turn, turn.message in case.split) for case in cases for turn in case.turns]
-    lost = [turn for turn, split in turns if not split and "is not in the template's text" in turn.why_not]
+    lost = [turn for turn, split in turns if not split and LOST.search(turn.why_not)]
     proved = [turn for turn, split in turns if turn.proved or split]
-    assert len(proved) / len(turns) > 0.81
+    assert len(proved) / len(turns) > 0.79
     assert len(proved) / (len(turns) - len(lost)) > 0.87
 
 
@@ -101,10 +104,10 @@ def test_spans_agree_with_marked_templates(
 AFTER = "marks what follows the stop token: '\\n'"
 MARKED = Counter(
     {
-        ("marks the end of the prompt", AFTER): 550,
-        ("marks the end of the prompt", "same stop"): 71,
-        ("same start", AFTER): 569,
-        ("same start", "same stop"): 145,
+        ("marks the end of the prompt", AFTER): 548,
+        ("marks the end of the prompt", "same stop"): 57,
+        ("same start", AFTER): 542,
+        ("same start", "same stop"): 127,
     }
 )
 

@@ -49,7 +49,11 @@ def samples_of(
     Raises:
         DataError: a trained turn is not proved and ``on_unproved`` refuses it.
     """
-    turns = prover.turns_of(rendering)
+    turns: list[Turn] = []
+    for turn in prover.iter_turns(rendering):
+        if on_unproved == "refuse" and not turn.proved and turn.message in trained:
+            raise _refusal(turn, can_split=prover.split_turn(turn.message) is not None)
+        turns.append(turn)
     unproved = [turn for turn in turns if not turn.proved and turn.message in trained]
     if not unproved:
         return [RenderedSample(rendering=rendering, turns=_proved(turns), trained=trained)]
@@ -58,13 +62,11 @@ def samples_of(
     if on_unproved == "common_prefix":
         known = [turn for turn in turns if turn.proved or turn.message in trained]
         return [RenderedSample(rendering=rendering, turns=known, trained=trained, num_unproved=len(unproved))]
-    if on_unproved == "refuse":
-        raise _refusal(unproved[0], len(unproved), can_split=prover.split_turn(unproved[0].message) is not None)
     split: list[tuple[Rendering, Turn]] = []
     for turn in unproved:
         own = prover.split_turn(turn.message)
         if own is None:
-            raise _refusal(turn, len(unproved), can_split=False)
+            raise _refusal(turn, can_split=False)
         split.append(own)
     whole = trained - {turn.message for turn in unproved}
     samples = [RenderedSample(rendering=rendering, turns=_proved(turns), trained=whole)] if whole else []
@@ -78,12 +80,11 @@ def _proved(turns: Sequence[Turn]) -> list[Turn]:
     return [turn for turn in turns if turn.proved]
 
 
-def _refusal(turn: Turn, num_unproved: int, *, can_split: bool) -> DataError:
-    more = f" (so are {num_unproved - 1} more turns)" if num_unproved > 1 else ""
+def _refusal(turn: Turn, *, can_split: bool) -> DataError:
     ways = "'drop' leaves such rows out, 'common_prefix' trains from where the texts part, unproved"
     if can_split:
-        ways = f"'split' trains it in a sample that ends with it, {ways}"
+        ways = f"'split' trains it in a sample that ends with it (packed data sets), {ways}"
     return DataError(
-        f"Message {turn.message} (assistant) is not proved to be what the model would sample{more}: {turn.why_not}. "
-        f"Set on_unproved: {ways}."
+        f"Message {turn.message} (assistant) is not proved to be what the model would sample: {turn.why_not}. "
+        f"Set on_unproved: {ways}; or don't train it (masking_strategy: train_on_last)."
     )

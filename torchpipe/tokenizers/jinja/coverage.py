@@ -18,7 +18,7 @@ def what_is_lost(rendering: Rendering, message: int, start: int, stop: int) -> s
     result, is context of the turns that follow.
     """
     for source in rendering.sources[message]:
-        fault = _fault_of(rendering, source, start, stop)
+        fault = _fault_of(rendering, source, start, stop) or _written_as_a_string(rendering, source)
         if fault is not None:
             return f"{field_name(source)} {fault}"
     return None
@@ -48,6 +48,17 @@ def _fault_of(rendering: Rendering, source: Source, start: int, stop: int) -> st
     rest = source.text[taken_to:]
     if rest.strip() and not _only_tags(rest, rendering.text[text_from:stop]):
         return f"lacks {shown(rest)}"
+    return None
+
+
+def _written_as_a_string(rendering: Rendering, source: Source) -> str | None:
+    """What is wrong where JSON text of a call's arguments stands in quotes: it was escaped once more."""
+    parts = rendering.printed.get(source, ())
+    if source.path[-1] != "arguments" or source.path[0] != "tool_calls" or not parts:
+        return None
+    text = rendering.text
+    if text[parts[0].start - 1 : parts[0].start] == text[parts[-1].stop : parts[-1].stop + 1] == '"':
+        return "is JSON text that the template writes as a string, escaped: set tool_arguments to 'parsed'"
     return None
 
 

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from torchpipe.tokenizers.jinja.messages import Reading
-from torchpipe.tokenizers.jinja.provenance import UNKNOWN, Mark, Source
+from torchpipe.tokenizers.jinja.provenance import TOOLS, UNKNOWN, Mark, Source
 from torchpipe.tokenizers.jinja.syntax import AT_MARK
 from torchpipe.tokenizers.jinja.text import TracedText
 
@@ -82,6 +82,11 @@ class Rendering:
             reading=reading,
             has_unknown=has_unknown,
         )
+
+    @property
+    def writes_tools(self) -> bool:
+        """Whether any text of the tools' schemas stands there."""
+        return any(source.message == TOOLS for source in self.printed)
 
     def end_of_turn(self, message: int, start: int) -> int:
         """Where the text of another message begins, after ``start``; the text's end where none does."""

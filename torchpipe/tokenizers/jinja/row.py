@@ -1,5 +1,6 @@
 """A conversation as chat templates take it, and which of its messages are trained."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,8 +32,12 @@ class Row:
     weights: Sequence[float] = ()
 
     @classmethod
-    def of(cls, messages: Sequence[Message | Mapping[str, Any]]) -> "Row":
+    def of(cls, messages: Sequence[Message | Mapping[str, Any]], *, parse_arguments: bool = False) -> "Row":
         """The row of messages of ours, or of OpenAI's dicts.
+
+        Args:
+            messages: the conversation.
+            parse_arguments: whether JSON text of a call's arguments becomes what it says.
 
         A dict is trained where it is the assistant's, unless it says otherwise itself, in the keys that
         :func:`~torchpipe.data.turn_flags.turn_flags` reads.
@@ -58,7 +63,8 @@ class Row:
             else:
                 raise DataError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
             _check_role(turn.get("role"), index)
-            dicts.append(_as_served(turn))
+            served = _as_served(turn)
+            dicts.append(_with_parsed_arguments(served, index) if parse_arguments else served)
             weights.append(1.0 if weight is None else float(weight))
             if trained:
                 unmasked.append(index)
@@ -96,6 +102,26 @@ def _as_served(message: Mapping[str, Any]) -> Mapping[str, Any]:
         message = {**message, "content": ""}
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _with_parsed_arguments(message: Mapping[str, Any], index: int) -> Mapping[str, Any]:
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    parsed = []
+    for number, call in enumerate(calls):
+        function = call.get("function", call)
+        if isinstance(function.get("arguments"), str):
+            try:
+                function = {**function, "arguments": json.loads(function["arguments"])}
+            except (ValueError, RecursionError) as error:
+                raise DataError(
+                    f"The arguments of call {number} of message {index} are no JSON ({error}). Mend them in the "
+                    "source, or drop such rows with a filter_fn."
+                ) from None
+            call = {**call, "function": function} if "function" in call else function
+        parsed.append(call)
+    return {**message, "tool_calls": parsed}
 
 
 def _check_role(role: object, index: int) -> None:

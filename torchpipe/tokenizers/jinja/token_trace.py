@@ -97,6 +97,8 @@ def _reason(
         return f"{kind}, no message's"
     if in_turn and message not in sample.trained:
         return "message masked"
+    if in_turn and policy == "sampled":
+        return "left out by train_on"
     if turn is not None and kind in ("header", "prefill"):
         return "the prompt ends with it"
     if turn is not None and kind in ("footer", "eos"):

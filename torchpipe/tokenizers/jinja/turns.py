@@ -8,7 +8,7 @@ it (``split``).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -21,6 +21,8 @@ from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
 
 _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
+
+_TOOLS_LOST = "the row offers tools, and the template writes none of them"
 
 Proof = Literal["causal", "exact", "split", "none"]
 
@@ -104,9 +106,16 @@ class TurnProver:
             rendering: the conversation, or its beginning.
             only: the message whose turn alone is wanted.
         """
+        return list(self.iter_turns(rendering, only=only))
+
+    def iter_turns(self, rendering: Rendering, *, only: int | None = None) -> Iterator[Turn]:
+        """The same, one after the other: a reader who stops spares the proofs of the others."""
         controls = self._controls_in(rendering)
-        indices = [index for index in range(len(rendering.sources)) if self._messages[index]["role"] == "assistant"]
-        return [self._turn(rendering, controls, index) for index in indices if only is None or index == only]
+        lost_tools = bool(self._tools) and not rendering.writes_tools
+        for index in range(len(rendering.sources)):
+            if self._messages[index]["role"] == "assistant" and only in (None, index):
+                turn = self._turn(rendering, controls, index)
+                yield replace(turn, proof="none", why_not=_TOOLS_LOST) if lost_tools and turn.proved else turn
 
     def split_turn(self, message: int) -> tuple[Rendering, Turn] | None:
         """The conversation that ends with ``message``, and its last turn; None where that proves nothing either."""
