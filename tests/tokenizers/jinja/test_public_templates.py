@@ -70,7 +70,7 @@ def test_most_turns_are_proved(cases: list[Any]) -> None:
     lost = [turn for turn, split in turns if not split and LOST.search(turn.why_not)]
     proved = [turn for turn, split in turns if turn.proved or split]
     assert len(proved) / len(turns) > 0.79
-    assert len(proved) / (len(turns) - len(lost)) > 0.87
+    assert len(proved) / (len(turns) - len(lost)) > 0.86
 
 
 def test_spans_agree_with_marked_templates(
