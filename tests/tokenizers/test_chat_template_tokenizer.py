@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from torchpipe.datasets import PackedDataset, SFTDataset
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.tokenizers import Backend, ChatTemplateTokenizer, HuggingFaceModelTokenizer
 from torchpipe.tokenizers.backend import check_encodable
+from torchpipe.tokenizers.jinja.limits import Limits
+from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -48,7 +51,7 @@ class Bytes:
         return bytes([token_id])
 
 
-def tokenizer(template: str = CHATML, **arguments: Any) -> ChatTemplateTokenizer:
+def tokenizer(template: str | ProvableTemplate = CHATML, **arguments: Any) -> ChatTemplateTokenizer:
     arguments = {"eos_token": "<|im_end|>", "special_tokens": SPECIAL, **arguments}
     return ChatTemplateTokenizer(Bytes(), template, **arguments)
 
@@ -353,6 +356,30 @@ def test_arguments_are_checked() -> None:
         tokenizer(bos_token="<s>")
     with pytest.raises(TokenizerError, match="no valid jinja"):
         tokenizer("{% for %}")
+    with pytest.raises(ConfigError, match="The chat template is a NoneType"):
+        tokenizer(None)  # pyright: ignore[reportArgumentType]
+    for taken in ("messages", "tools", "add_generation_prompt", "self"):
+        with pytest.raises(ConfigError, match=f"template_kwargs has '{taken}', which the template gets with each"):
+            tokenizer(template_kwargs={taken: 1})
+    for kwargs in (["a"], {1: "a"}):
+        with pytest.raises(ConfigError, match="It must be a table of names"):
+            tokenizer(template_kwargs=kwargs)
+    with pytest.raises(SourceError, match="There is no nowhere"):
+        HuggingFaceModelTokenizer("nowhere")
+
+
+def test_a_template_of_another_vocabulary_is_told() -> None:
+    lacks = re.escape("writes '<|im_start|>', and none of the vocabulary's control tokens is that")
+    with pytest.warns(UserWarning, match=lacks):
+        tokenizer(special_tokens={"<|im_end|>": 301})
+    tokenizer()
+
+
+def test_a_template_that_never_ends_is_refused_at_once() -> None:
+    endless = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
+    template = ProvableTemplate(endless, limits=Limits(max_steps=1000))
+    with pytest.raises(TokenizerError, match="It takes more than the 1,000 steps that are allowed"):
+        tokenizer(template)
 
 
 def test_rows_are_checked() -> None:
@@ -399,15 +426,17 @@ def test_a_folder_holds_all_that_is_needed(
     }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1]}), encoding="utf-8")
-    made = HuggingFaceModelTokenizer(tmp_path)
+    with pytest.warns(UserWarning, match="none of the vocabulary's control tokens"):  # DeepSeek's has no ChatML
+        made = HuggingFaceModelTokenizer(tmp_path)
     assert made.stop_tokens == [1]
     assert made.eos_id == 1
     dicts = [{"role": "user", "content": "Hi"}]
     tokens, _ = made.tokenize_messages(dicts, tools=[{"name": "f"}])
     assert made.decode(tokens, truncate_at_eos=False).startswith('[{"name": "f"}]<|im_start|>user\nHi')
-    one_by_one = HuggingFaceModelTokenizer(
-        tmp_path / "tokenizer.json", tokenizer_config_json_path=tmp_path / "tokenizer_config.json"
-    )
+    with pytest.warns(UserWarning, match="writes '<|im_start|>', '<|im_end|>'".replace("|", "[|]")):
+        one_by_one = HuggingFaceModelTokenizer(
+            tmp_path / "tokenizer.json", tokenizer_config_json_path=tmp_path / "tokenizer_config.json"
+        )
     assert one_by_one.tokenize_messages(dicts, add_generation_prompt=True) == made.tokenize_messages(
         dicts, add_generation_prompt=True
     )

@@ -19,7 +19,7 @@ from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, Ren
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
-from torchpipe.tokenizers.jinja.stop_probes import probed_stops
+from torchpipe.tokenizers.jinja.stop_probes import stops_of
 from torchpipe.tokenizers.jinja.token_masks import (
     mask_of,
     message_of_tokens,
@@ -31,7 +31,13 @@ from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
-from torchpipe.tokenizers.template_files import as_template, check_names, files_arguments, template_text, with_date
+from torchpipe.tokenizers.template_files import (
+    as_template,
+    check_names,
+    files_arguments,
+    template_options,
+    template_text,
+)
 from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
 from torchpipe.tokenizers.vocabulary import Vocabulary
 
@@ -101,7 +107,7 @@ class ChatTemplateTokenizer(Vocabulary):
         self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)
         self.max_seq_len = max_seq_len
         self.truncation_type: Literal["left", "right"] = truncation_type
-        self.template_kwargs = with_date(template_kwargs or {})
+        self.template_kwargs = template_options(template_kwargs)
         self.mask_policy: MaskPolicy = mask_policy
         self.on_unproved: OnUnproved = on_unproved
         self.train_on = as_train_on(train_on)
@@ -119,8 +125,7 @@ class ChatTemplateTokenizer(Vocabulary):
         for text in self._stop_texts:
             self._id_of("a stop token", text)
         options = {**self._named, **self.template_kwargs}
-        for template in (self.chat_template, self.tool_template):
-            self._stop_texts |= probed_stops(template, options, self._controls_in)
+        self._stop_texts |= stops_of((self.chat_template, self.tool_template), options, self._controls_in)
         self.stop_tokens = sorted(self.special_tokens[text] for text in self._stop_texts)
 
     @classmethod

@@ -48,7 +48,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
     ) -> None:
         path = Path(tokenizer_json_path)
         if not path.exists():
-            raise SourceError(f"{path} is not there. Give a model's folder, or its tokenizer.json.")
+            raise SourceError(f"There is no {path}. Check the path given as tokenizer_json_path.")
         folder = path if path.is_dir() else None
         hf = read_hf_files(
             folder, tokenizer_config=tokenizer_config_json_path, generation_config=generation_config_path

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from torchpipe._suggest import did_you_mean
+from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, SourceError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.hf_files import HuggingFaceFiles
@@ -19,7 +19,7 @@ def files_arguments(
     template_kwargs: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The arguments of a :class:`ChatTemplateTokenizer` that a model's config files decide."""
-    kwargs = dict(template_kwargs or {})
+    kwargs = template_options(template_kwargs)
     # A null among the options says that there is none; it stays there, so that nobody asks for it.
     named = {name: kwargs.get(name, getattr(hf, name)) for name in ("bos_token", "eos_token", "pad_token")}
     kwargs = {name: value for name, value in kwargs.items() if name not in named or value is None}
@@ -61,12 +61,38 @@ def check_names(
             )
 
 
-def with_date(template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with a date under ``strftime_now`` ("2024-07-26") as the function that templates call.
+def as_template(template: str | ProvableTemplate) -> ProvableTemplate:
+    """The template itself, or the one of that text.
 
     Raises:
-        ConfigError: it is text that is no date.
+        ConfigError: it is neither.
+        TokenizerError: it is no valid jinja.
     """
+    if isinstance(template, ProvableTemplate):
+        return template
+    if not isinstance(template, str):
+        raise ConfigError(f"The chat template is a {type(template).__name__}. It must be the template's text.")
+    return ProvableTemplate(template)
+
+
+def template_options(template_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of ``template_kwargs``, with a date under ``strftime_now`` as the function that templates call.
+
+    Raises:
+        ConfigError: they are no table, have a name that the conversation itself has in a template, or a text that is no
+            date.
+    """
+    if template_kwargs is None:
+        return {}
+    if not isinstance(template_kwargs, Mapping) or not all(isinstance(name, str) for name in template_kwargs):
+        raise ConfigError(
+            f"template_kwargs is {template_kwargs!r}. It must be a table of names that the template reads."
+        )
+    taken = [name for name in ("messages", "tools", "add_generation_prompt", "self") if name in template_kwargs]
+    if taken:
+        raise ConfigError(
+            f"template_kwargs has {listed(taken)}, which the template gets with each conversation. Leave it out."
+        )
     given = template_kwargs.get("strftime_now")
     if not isinstance(given, str):
         return dict(template_kwargs)
@@ -76,11 +102,6 @@ def with_date(template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"template_kwargs has strftime_now={given!r}. Give the day that the template writes, as 2024-07-26."
         ) from None
-
-
-def as_template(template: str | ProvableTemplate) -> ProvableTemplate:
-    """The template itself, or the one of that text."""
-    return template if isinstance(template, ProvableTemplate) else ProvableTemplate(template)
 
 
 def template_text(chat_template: str | Path) -> str:

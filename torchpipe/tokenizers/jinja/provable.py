@@ -24,6 +24,7 @@ from torchpipe.tokenizers.jinja.wrapping import traced_messages
 THINKING_OPTIONS = ("enable_thinking", "thinking")
 """The names under which templates ask whether the reply will have reasoning."""
 
+_MOST_ENDINGS = 1_000
 _RARE_KEYS = ("refusal", "audio", "function_call")
 
 
@@ -114,6 +115,8 @@ class ProvableTemplate(ChatTemplate):
         key = tuple(repr(tools if name == "tools" else options.get(name)) for name in names)
         if key not in self._endings:
             rendering = self._traced_render(messages, tools, True, options)
+            if len(self._endings) >= _MOST_ENDINGS:
+                self._endings.clear()  # every row may have tools of its own
             self._endings[key] = rendering.text[rendering.reading.known_at[len(messages)] :]
         return self._endings[key]
 

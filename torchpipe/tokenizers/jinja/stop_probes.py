@@ -1,9 +1,12 @@
-"""The control tokens at which a template's model stops, found by writing two conversations with it."""
+"""The control tokens that a template writes, and at which its model stops, found by writing conversations with it."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torchpipe.errors import TorchpipeError
+from torchpipe._suggest import listed
+from torchpipe.errors import TokenizerError, TorchpipeError
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.turns import ControlSpan
@@ -38,21 +41,47 @@ _PROBES: tuple[tuple[list[dict[str, Any]], Any], ...] = (
 )
 
 
-def probed_stops(
-    template: ProvableTemplate,
-    options: Mapping[str, Any],
-    controls_in: Callable[[Rendering], Sequence[ControlSpan]],
+# Control tokens of public models as they are spelled, but for those that could be anything else.
+_SPELLED = re.compile(r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>")
+
+ControlsIn = Callable[[Rendering], Sequence[ControlSpan]]
+
+
+def stops_of(
+    templates: Iterable[ProvableTemplate], options: Mapping[str, Any], controls_in: ControlsIn
 ) -> frozenset[str]:
+    """The :func:`probed_stops` of all templates, with a warning of what looks like a control token and is none.
+
+    Args:
+        templates: of one tokenizer.
+        options: what they may ask for.
+        controls_in: finds the tokenizer's control tokens.
+    """
+    stops: frozenset[str] = frozenset()
+    unknown: dict[str, None] = {}
+    for template in dict.fromkeys(templates):
+        stops |= probed_stops(template, options, controls_in)
+        unknown |= dict.fromkeys(unknown_controls(template, options, controls_in))
+    if unknown:
+        warnings.warn(
+            f"The chat template writes {listed(unknown)}, and none of the vocabulary's control tokens is "
+            "that: it becomes ordinary text. Some models are trained so; otherwise take the model's own tokenizer, or "
+            "give the ids in special_tokens.",
+            stacklevel=3,
+        )
+    return stops
+
+
+def probed_stops(template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn) -> frozenset[str]:
     """The last control tokens that the template writes after a reply, and after a call, that others follow.
 
     A probe that the template refuses tells nothing; a template that writes no such token gives the empty set.
+
+    Raises:
+        TokenizerError: the template exceeds its limits.
     """
     found: set[str] = set()
-    for messages, tools in _PROBES:
-        try:
-            rendering = template.trace(messages, tools, False, options)
-        except TorchpipeError:
-            continue  # a template without tools refuses a call, which is an answer too
+    for rendering in _renderings(template, options):
         start = rendering.start_of(1)
         end = rendering.end_of_turn(1, start)
         after = rendering.content_end(1, start, end)
@@ -60,3 +89,28 @@ def probed_stops(
         if after > start and inside:
             found.add(inside[-1])
     return frozenset(found)
+
+
+def unknown_controls(template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn) -> list[str]:
+    """What the template writes and looks like a control token, but is none; in the order in which it is written.
+
+    Raises:
+        TokenizerError: the template exceeds its limits.
+    """
+    found: dict[str, None] = {}
+    for rendering in _renderings(template, options):
+        known = {control.start for control in controls_in(rendering)}
+        for start, stop in rendering.template_ranges:
+            spelled = _SPELLED.finditer(rendering.text, start, stop)
+            found |= dict.fromkeys(match.group() for match in spelled if match.start() not in known)
+    return list(found)
+
+
+def _renderings(template: ProvableTemplate, options: Mapping[str, Any]) -> Iterator[Rendering]:
+    for messages, tools in _PROBES:
+        try:
+            yield template.trace(messages, tools, False, options)
+        except TorchpipeError as error:
+            if isinstance(error.__cause__, TokenizerError):
+                raise  # its limits, which two messages should not exceed
+            # A template without tools refuses a call, which is an answer too.
