@@ -149,3 +149,10 @@ def test_no_value_of_a_row_becomes_a_control_token(printed: str, value: Any) -> 
     made = tokenizer(template, on_unproved="common_prefix")
     tokens, _ = made.tokenize_messages([user("q", extra=value), reply("a", extra=value)])
     assert [token for token in tokens if token >= 300] == [300, 301, 300, 301]
+
+
+@pytest.mark.parametrize("flag", [{"train": False}, {"masked": True}, {"weight": 0.5}, {"loss": 1}, {"loss_weight": 0}])
+def test_what_says_what_is_trained_is_never_written(flag: dict[str, Any]) -> None:
+    made = tokenizer(CHATML.replace("{{ m.content or '' }}", "{{ m | tojson }}"), on_unproved="common_prefix")
+    plain, _ = made.tokenize_messages([user("q"), reply("a")])
+    assert made.tokenize_messages([user("q"), reply("a", **flag)])[0] == plain

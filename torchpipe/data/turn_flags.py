@@ -8,6 +8,8 @@ from torchpipe.errors import DataError
 
 _TRAINED_KEYS = ("train", "training", "loss")
 _WEIGHT_KEYS = ("weight", "loss_weight")
+FLAG_KEYS = frozenset((*_TRAINED_KEYS, *_WEIGHT_KEYS, "masked"))
+"""The keys of a turn that :func:`turn_flags` reads, and nobody else: no part of what is said."""
 
 
 class TurnFlags(NamedTuple):

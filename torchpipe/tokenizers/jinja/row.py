@@ -8,7 +8,7 @@ from typing import Any
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import as_openai
-from torchpipe.data.turn_flags import turn_flags
+from torchpipe.data.turn_flags import FLAG_KEYS, turn_flags
 from torchpipe.errors import DataError
 from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 
@@ -95,9 +95,10 @@ def _as_served(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Null keys go, and reasoning stands under the names that templates read. Null content beside calls becomes the empty
     text, where transformers leaves the key out: templates that write both write the same, and a sixth fail without it.
+    What says whether it is trained is left out: a template may write all keys, and ids don't depend on the mask.
     """
-    if None in message.values():
-        message = {key: value for key, value in message.items() if value is not None}
+    if None in message.values() or not FLAG_KEYS.isdisjoint(message):
+        message = {key: value for key, value in message.items() if value is not None and key not in FLAG_KEYS}
     if "content" not in message:
         message = {**message, "content": ""}
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
