@@ -318,6 +318,36 @@ def test_weights_of_messages_are_weights_of_tokens() -> None:
     assert "token_weights" not in tokenizer()({"messages": CHAT})
 
 
+NO_END = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+"""A template whose turns end with the header of the next one."""
+NO_END_TOKENS = {"<|user|>": 300, "<|assistant|>": 301}
+BY_MACRO = (
+    "{% macro turn(m) %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endmacro %}"
+    "{% for i in range(messages | length) %}{{ turn(messages[i]) }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_the_stop_token_has_the_weight_of_its_turn() -> None:
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 0.5}]
+    by_header = tokenizer(NO_END, special_tokens=NO_END_TOKENS, eos_token=None)
+    for made in (tokenizer(), tokenizer(BY_MACRO), by_header):
+        out = made({"messages": [*messages, {"role": "user", "content": "r"}]})
+        trained = [weight for weight, masked in zip(out["token_weights"], out["mask"], strict=True) if not masked]
+        assert trained == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("turn_end", "kept"), [("none", "ab"), ("last", "ab<|user|>"), ("all", "a<|user|>b<|user|>")])
+def test_the_next_header_is_a_turn_end_where_it_is_the_stop(turn_end: str, kept: str) -> None:
+    made = tokenizer(NO_END, special_tokens=NO_END_TOKENS, eos_token=None, train_on={"turn_end": turn_end})
+    roles = ("user", "assistant", "user", "assistant", "user")
+    messages = [{"role": role, "content": text} for role, text in zip(roles, "qarbs", strict=True)]
+    assert trained_text(made, *made.tokenize_messages(messages)) == kept
+
+
 def test_a_trace_tells_each_token() -> None:
     made = tokenizer()
     tokens, _, trace = made.tokenize_messages(CHAT[:2], trace=True)

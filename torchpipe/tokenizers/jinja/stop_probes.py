@@ -94,6 +94,8 @@ def probed_stops(template: ProvableTemplate, options: Mapping[str, Any], control
 def unknown_controls(template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn) -> list[str]:
     """What the template writes and looks like a control token, but is none; in the order in which it is written.
 
+    A token that a template makes of the role of a tool counts only where the template spells it: few know that role.
+
     Raises:
         TokenizerError: the template exceeds its limits.
     """
@@ -102,7 +104,8 @@ def unknown_controls(template: ProvableTemplate, options: Mapping[str, Any], con
         known = {control.start for control in controls_in(rendering)}
         for start, stop in rendering.template_ranges:
             spelled = _SPELLED.finditer(rendering.text, start, stop)
-            found |= dict.fromkeys(match.group() for match in spelled if match.start() not in known)
+            unknown = [match.group() for match in spelled if match.start() not in known]
+            found |= dict.fromkeys(text for text in unknown if text in template.text or "tool" not in text)
     return list(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from torchpipe.data.train_on import TrainOn
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.jinja.conversation import RenderedSample
-from torchpipe.tokenizers.jinja.token_trace import parts_of
+from torchpipe.tokenizers.jinja.token_trace import parts_of, turn_at
 from torchpipe.tokenizers.pieces import Piece, token_ranges
 
 Ranges = list[tuple[int, int]]
@@ -58,20 +58,27 @@ def take_away(
     for piece in pieces:
         for start, _ in token_ranges(piece, sample.rendering.text, backend):
             part = parts[max(0, bisect_right(starts, start) - 1)]
-            ends = train_on.ends(is_last=part.message == last) if part.kind == "footer" else True
-            mask[place] = mask[place] or not counts.get(part.kind, ends)
+            turn = turn_at(sample.turns, start)
+            if turn is not None and start >= turn.stop_start:  # whoever's text it is: the next header may be the stop
+                counted = train_on.ends(is_last=turn.message == last)
+            else:
+                ends = train_on.ends(is_last=part.message == last) if part.kind == "footer" else True
+                counted = counts.get(part.kind, ends)
+            mask[place] = mask[place] or not counted
             place += 1
 
 
 def message_of_tokens(sample: RenderedSample, pieces: Sequence[Piece], backend: Backend) -> list[int]:
-    """For each token the message whose text it is; -1 for no message's."""
+    """For each token the message in whose turn it is sampled, else the one whose text it is; -1 for no message's."""
     owners = sample.rendering.owners
     starts = [start for start, _ in owners]
-    return [
-        owners[max(0, bisect_right(starts, start) - 1)][1]
-        for piece in pieces
-        for start, _ in token_ranges(piece, sample.rendering.text, backend)
-    ]
+    messages: list[int] = []
+    for piece in pieces:
+        for start, _ in token_ranges(piece, sample.rendering.text, backend):
+            turn = turn_at(sample.turns, start)
+            owner = owners[max(0, bisect_right(starts, start) - 1)][1]
+            messages.append(owner if turn is None else turn.message)
+    return messages
 
 
 def mask_of(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:

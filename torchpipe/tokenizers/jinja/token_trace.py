@@ -63,9 +63,10 @@ def trace_of(
             for token_id, (start, stop) in zip(piece.token_ids, ranges, strict=True):
                 part = parts[max(0, bisect_right(starts, start) - 1)]
                 turn = turns.get(part.message)
-                if turn is None and (turn := _turn_at(sample.turns, start)) is not None:
-                    # The control token that opens the next message is what the model stops at.
-                    part = part._replace(kind="footer", message=turn.message, part="")
+                if turn is None and (turn := turn_at(sample.turns, start)) is not None:
+                    # The control token that opens the next message may be what the model stops at.
+                    kind = "footer" if start >= turn.stop_start else "content"
+                    part = part._replace(kind=kind, message=turn.message, part="")
                 trained = not mask[place]
                 kind = part.kind
                 if piece.control and not trained and token_id in named and kind in ("header", "footer"):
@@ -79,7 +80,7 @@ def trace_of(
     return TokenTrace.from_runs(origins())
 
 
-def _turn_at(turns: Sequence[Turn], place: int) -> Turn | None:
+def turn_at(turns: Sequence[Turn], place: int) -> Turn | None:
     """The turn in whose reply a place stands."""
     number = bisect_right(turns, place, key=lambda turn: turn.start) - 1
     return turns[number] if number >= 0 and place < turns[number].stop else None
