@@ -156,3 +156,13 @@ def test_what_says_what_is_trained_is_never_written(flag: dict[str, Any]) -> Non
     made = tokenizer(CHATML.replace("{{ m.content or '' }}", "{{ m | tojson }}"), on_unproved="common_prefix")
     plain, _ = made.tokenize_messages([user("q"), reply("a")])
     assert made.tokenize_messages([user("q"), reply("a", **flag)])[0] == plain
+
+
+@pytest.mark.parametrize("part", ["a", {"type": "text", "text": "a"}, {"type": "text", "text": "it's"}])
+def test_a_list_of_parts_that_a_template_prints_as_python_does_is_not_a_reply(part: Any) -> None:
+    messages = [user("q"), reply([part, part])]
+    with pytest.raises(DataError, match=r"content\[0\].* is written as a Python list of parts"):
+        tokenizer().tokenize_messages(messages)
+    knows = "{{ m.content if m.content is string else m.content | map(attribute='text') | join }}"
+    if isinstance(part, dict):
+        tokenizer(CHATML.replace("{{ m.content or '' }}", knows)).tokenize_messages(messages)

@@ -6,6 +6,8 @@ from torchpipe.tokenizers.jinja.provenance import Source
 from torchpipe.tokenizers.jinja.rendering import Printed, Rendering
 
 _THINK_TAG = re.compile(r"</?think(?:ing)?>")
+_PYTHON_LIST = re.compile(r"""('text': ['"]|[\[,] ?')$""")
+"""What stands before a part's text where a template prints the list of parts itself."""
 _LONGEST_TAG_DISTANCE = 64
 """How far before a text, in characters, a template may have written the think tag that it took from the text."""
 
@@ -38,6 +40,10 @@ def _fault_of(rendering: Rendering, source: Source, start: int, stop: int) -> st
         return "is not in the template's text" if not parts else "stands outside what the model would sample"
     if any(part.start < stop and part not in inside for part in parts):
         return "stands partly outside what the model would sample"
+    if len(source.path) > 1 and source.path[0] == "content":
+        before = rendering.text[max(0, inside[0].start - _LONGEST_TAG_DISTANCE) : inside[0].start]
+        if _PYTHON_LIST.search(before):
+            return "is written as a Python list of parts: the template knows content that is text alone"
     taken_to, text_from = 0, max(0, inside[0].start - _LONGEST_TAG_DISTANCE)
     for part in inside:
         if part.source_start < taken_to:
