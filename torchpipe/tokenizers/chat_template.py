@@ -15,18 +15,12 @@ from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
 from torchpipe.tokenizers.control_matcher import ControlMatcher, TokenFlags
 from torchpipe.tokenizers.conversation import tools_of
 from torchpipe.tokenizers.hf_files import read_hf_files
+from torchpipe.tokenizers.jinja import token_masks
 from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, RenderedSample, samples_of
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
 from torchpipe.tokenizers.jinja.stop_probes import stops_of
-from torchpipe.tokenizers.jinja.token_masks import (
-    mask_of,
-    message_of_tokens,
-    message_ranges,
-    sampled_ranges,
-    take_away,
-)
 from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
@@ -308,13 +302,13 @@ class ChatTemplateTokenizer(Vocabulary):
         cuts = [turn.start for turn in sample.turns if turn.proved]
         pieces = self._encode(rendering.text, rendering.template_ranges, cuts)
         if self.mask_policy == "sampled":
-            trained = sampled_ranges(sample)
+            trained = token_masks.sampled_ranges(sample)
         else:
-            trained = message_ranges(sample, row.unmasked, pieces, bos_id=self.bos_id, eos_id=self.eos_id)
-        mask = mask_of(pieces, trained, rendering.text, self.backend)
+            trained = token_masks.message_ranges(sample, row.unmasked, pieces, bos_id=self.bos_id, eos_id=self.eos_id)
+        mask = token_masks.mask_of(pieces, trained, rendering.text, self.backend)
         if not self.train_on.is_all:
-            take_away(mask, sample, pieces, self.backend, self.train_on)
-        owners = message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
+            token_masks.take_away(mask, sample, pieces, self.backend, self.train_on)
+        owners = token_masks.message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
         weights = [(*row.weights, 1.0)[owner] for owner in owners] or None  # the last is that of no message, -1
         tokens = [token_id for piece in pieces for token_id in piece.token_ids]
         origin = self._trace(sample, pieces, mask) if trace else None
