@@ -1,4 +1,4 @@
-"""The environment of torchtune, which is measured in processes of its own."""
+"""The environments of the peers, which are measured in processes of their own."""
 
 import os
 import subprocess
@@ -6,40 +6,43 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-REQUIREMENTS = Path(__file__).with_name("peers.txt")
+REQUIREMENTS = {
+    "torchtune": Path(__file__).with_name("peers.txt"),
+    "trl": Path(__file__).with_name("peers_trl.txt"),
+}
 
 
-def torchtune_python() -> Path:
-    """The Python of torchtune's environment, which is made on first use.
+def peer_python(peer: str) -> Path:
+    """The Python of a peer's environment, which is made on first use.
 
-    It lies in ``.peers/torchtune``; TORCHPIPE_PEERS names another folder than ``.peers``. TORCH_INDEX names a package
-    index to take torch from, as for ``make``.
+    It lies in ``.peers/NAME``; TORCHPIPE_PEERS names another folder than ``.peers``. TORCH_INDEX names a package index
+    to take torch from, as for ``make``.
 
     Raises:
-        RuntimeError: an environment is there, but with other versions than ``peers.txt`` has.
+        RuntimeError: an environment is there, but with other versions than its file of requirements has.
     """
-    folder = Path(os.environ.get("TORCHPIPE_PEERS", REPOSITORY / ".peers")) / "torchtune"
+    folder = Path(os.environ.get("TORCHPIPE_PEERS", REPOSITORY / ".peers")) / peer
     python = folder / "bin" / "python"
-    if not _versions(python):
-        _install(folder, python)
-    wanted = dict(line.split("==") for line in requirements())
-    found = {name: version.split("+")[0] for name, version in _versions(python).items()}
+    if not _versions(peer, python):
+        _install(peer, folder, python)
+    wanted = dict(line.split("==") for line in requirements(peer))
+    found = {name: version.split("+")[0] for name, version in _versions(peer, python).items()}
     if found != wanted:
         raise RuntimeError(
-            f"{folder} holds {found}, and {REQUIREMENTS.name} asks for {wanted}. Delete {folder} to make it anew."
+            f"{folder} holds {found}, and {REQUIREMENTS[peer].name} asks for {wanted}. Delete {folder} to make it anew."
         )
     return python
 
 
-def requirements() -> list[str]:
-    """The lines ``name==version`` of ``peers.txt``, torch first."""
-    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+def requirements(peer: str) -> list[str]:
+    """The lines ``name==version`` of a peer's file, torch first."""
+    lines = REQUIREMENTS[peer].read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _versions(python: Path) -> dict[str, str]:
+def _versions(peer: str, python: Path) -> dict[str, str]:
     """Versions of the required packages; empty without an environment that has them all."""
-    names = [line.split("==")[0] for line in requirements()]
+    names = [line.split("==")[0] for line in requirements(peer)]
     code = f"from importlib.metadata import version; print(*(version(name) for name in {names!r}))"
     if not python.exists():
         return {}
@@ -47,11 +50,11 @@ def _versions(python: Path) -> dict[str, str]:
     return dict(zip(names, result.stdout.split(), strict=True)) if result.returncode == 0 else {}
 
 
-def _install(folder: Path, python: Path) -> None:
-    print(f"Installing torchtune into {folder}; this happens once and takes minutes ...", file=sys.stderr, flush=True)
+def _install(peer: str, folder: Path, python: Path) -> None:
+    print(f"Installing {peer} into {folder}; this happens once and takes minutes ...", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    torch, *others = requirements()
+    torch, *others = requirements(peer)
     index = os.environ.get("TORCH_INDEX")
     subprocess.run([*pip, *(["-i", index] if index else []), torch], check=True)
     subprocess.run([*pip, *others], check=True)

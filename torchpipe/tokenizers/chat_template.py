@@ -1,6 +1,7 @@
 """A model tokenizer that writes conversations with any Hugging Face chat template, and proves its loss mask."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
@@ -18,11 +19,11 @@ from torchpipe.tokenizers.hf_files import read_hf_files
 from torchpipe.tokenizers.jinja import token_masks
 from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, RenderedSample, samples_of
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
-from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering, control_span
 from torchpipe.tokenizers.jinja.row import Row
 from torchpipe.tokenizers.jinja.stop_probes import stops_of
 from torchpipe.tokenizers.jinja.token_trace import trace_of
-from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
+from torchpipe.tokenizers.jinja.turns import TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
 from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.template_files import (
@@ -300,7 +301,8 @@ class ChatTemplateTokenizer(Vocabulary):
     def _tokenized(self, sample: RenderedSample, row: Row, trace: bool) -> TokenizedConversation:
         rendering = sample.rendering
         cuts = [turn.start for turn in sample.turns if turn.proved]
-        pieces = self._encode(rendering.text, rendering.template_ranges, cuts)
+        found = None if rendering.controls is None else [(each[0], each[1], each[3]) for each in rendering.controls]
+        pieces = self._encode(rendering.text, rendering.template_ranges, cuts, found)
         if self.mask_policy == "sampled":
             trained = token_masks.sampled_ranges(sample)
         else:
@@ -310,7 +312,7 @@ class ChatTemplateTokenizer(Vocabulary):
             token_masks.take_away(mask, sample, pieces, self.backend, self.train_on)
         owners = token_masks.message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
         weights = [(*row.weights, 1.0)[owner] for owner in owners] or None  # the last is that of no message, -1
-        tokens = [token_id for piece in pieces for token_id in piece.token_ids]
+        tokens = list(chain.from_iterable(piece.token_ids for piece in pieces))
         origin = self._trace(sample, pieces, mask) if trace else None
         origin = origin and origin.truncate(self.max_seq_len, self.truncation_type)
         kept = truncate(tokens, self.max_seq_len, None, self.truncation_type)
@@ -330,8 +332,8 @@ class ChatTemplateTokenizer(Vocabulary):
 
     def _controls_in(self, rendering: Rendering) -> list[ControlSpan]:
         texts = self._control_texts
-        found = self._encode.matcher.find(rendering.text, rendering.template_ranges)
-        return [ControlSpan(start, stop, texts[token_id]) for start, stop, token_id in found]
+        found = self._encode.matcher.spans(rendering.text, rendering.template_ranges)
+        return [control_span((start, stop, texts[token_id], token_id)) for start, stop, token_id in found]
 
     def _id_of(self, name: str, text: str | None) -> int | None:
         if text is None:

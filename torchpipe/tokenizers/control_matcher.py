@@ -63,6 +63,10 @@ class ControlMatcher:
         flags: how tokens take their neighbours, by text; tokens that aren't named take none. The white space that a
             token takes may be anybody's, as in the file's own tokenizer.
 
+    Attributes:
+        takes_neighbours: whether text that is not the template's can matter: there are flags, or tokens that any text
+            may spell.
+
     Raises:
         TokenizerError: a control token is the empty text, or ``allowed_special`` names something else.
 
@@ -89,6 +93,7 @@ class ControlMatcher:
                 f"allowed_special names {unknown[0]!r}, which is none of the {len(self.control_tokens)} control "
                 "tokens. Give it an id in special_tokens, or leave it out."
             )
+        self.takes_neighbours = bool(self.allowed_special or self.flags)
         self._pattern = _any_of(self.control_tokens)
         self._shorter = _prefixes(self.control_tokens)
         self._known: dict[str, list[tuple[int, int, int]]] = {}
@@ -109,27 +114,28 @@ class ControlMatcher:
     def spans(self, text: str, template_ranges: Ranges, cuts: Iterable[int] = ()) -> list[tuple[int, int, int]]:
         """What :meth:`find` gives, as plain tuples of start, stop and id."""
         ends = stops(cuts, len(text))
-        if self.allowed_special or self.flags:
+        if self.takes_neighbours:
             template = _Template(template_ranges)
             parts = zip([0, *ends[:-1]], ends, strict=True)
             return [span for start, stop in parts for span in self._general(text, template, start, stop)]
         # Neither another's text nor a neighbour matters: each range of template text by itself.
         found: list[tuple[int, int, int]] = []
-        for start, stop in _cut(template_ranges, ends):
-            for begin, end, token_id in self._spelled_in(text[start:stop]):
+        known = self._known
+        for start, stop in _joined(template_ranges) if len(ends) == 1 else _cut(template_ranges, ends):
+            template = text[start:stop]
+            spans = known.get(template)
+            for begin, end, token_id in self._spelled_in(template) if spans is None else spans:
                 found.append((start + begin, start + end, token_id))
         return found
 
     def _spelled_in(self, template: str) -> list[tuple[int, int, int]]:
         """The tokens in template text. What a template writes between two contents is remembered: all rows have it."""
-        spans = self._known.get(template)
-        if spans is None:
-            ids = self.control_tokens
-            spans = [(*found.span(), ids[found[0]]) for found in self._pattern.finditer(template)]
-            if len(template) <= _LONG_RANGE:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[template] = spans
+        ids = self.control_tokens
+        spans = [(*found.span(), ids[found[0]]) for found in self._pattern.finditer(template)]
+        if len(template) <= _LONG_RANGE:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[template] = spans
         return spans
 
     def _general(self, text: str, template: "_Template", start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -172,8 +178,15 @@ class _Template:
         return max(self._stops[place], position) if place >= 0 else position
 
 
-def _joined(ranges: Ranges) -> list[tuple[int, int]]:
+def _joined(ranges: Ranges) -> Ranges:
     """The ranges with those that touch as one, and without empty ones."""
+    before = -1
+    for start, stop in ranges:
+        if not before < start < stop:
+            break
+        before = stop
+    else:
+        return ranges
     joined: list[tuple[int, int]] = []
     first = last = 0
     for start, stop in ranges:
@@ -186,7 +199,7 @@ def _joined(ranges: Ranges) -> list[tuple[int, int]]:
     return [*joined, (first, last)] if first < last else joined
 
 
-def _cut(ranges: Ranges, ends: Sequence[int]) -> list[tuple[int, int]]:
+def _cut(ranges: Ranges, ends: Sequence[int]) -> Ranges:
     """The ranges, joined, and cut where parts of the text end."""
     joined = _joined(ranges)
     if len(ends) == 1:

@@ -14,12 +14,15 @@ Byte-level encoders write no such space. An added token with ``lstrip`` or ``rst
 up to the next control token or cut: a prompt is encoded before the reply is known, so it can't take the reply's.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from torchpipe.tokenizers.backend import Backend, PrefixScheme
 from torchpipe.tokenizers.control_matcher import ControlMatcher, Ranges, stops
+
+_by_start = itemgetter(0)
 
 
 class Piece(NamedTuple):
@@ -56,7 +59,13 @@ class PieceEncoder:
     def __reduce__(self) -> "tuple[type[PieceEncoder], tuple[ControlMatcher, Backend]]":
         return PieceEncoder, (self.matcher, self.backend)
 
-    def __call__(self, text: str, template_ranges: Ranges, cuts: Iterable[int] = ()) -> list[Piece]:
+    def __call__(
+        self,
+        text: str,
+        template_ranges: Ranges,
+        cuts: Iterable[int] = (),
+        found: Sequence[tuple[int, int, int]] | None = None,
+    ) -> list[Piece]:
         """The pieces of a text, in order; together they hold each of its characters once.
 
         Args:
@@ -64,6 +73,7 @@ class PieceEncoder:
             template_ranges: where the template's own characters stand in it, in order. Control tokens are found there
                 alone (see :class:`~torchpipe.tokenizers.control_matcher.ControlMatcher`).
             cuts: positions at which the text is cut whatever stands there: the ends of prompts.
+            found: the control tokens that the matcher finds in the text without cuts, where they are known already.
 
         Raises:
             TokenizerError: the back end can't encode a text (a lone surrogate, an unknown byte).
@@ -75,7 +85,9 @@ class PieceEncoder:
         encode, after_control, go_on = self._encoders
         at, rest = 0, iter(ends)
         end = next(rest)
-        for start, stop, token_id in self.matcher.spans(text, template_ranges, ends):
+        if found is None or not self._holds_with(ends, found):
+            found = self.matcher.spans(text, template_ranges, ends)
+        for start, stop, token_id in found:
             while end <= start:
                 if at < end:
                     pieces.append(new(Piece, (at, end, encode(text[at:end]), False)))
@@ -90,6 +102,18 @@ class PieceEncoder:
                 pieces.append(new(Piece, (at, stop, encode(text[at:stop]), False)))
                 encode, at = go_on, stop
         return pieces
+
+    def _holds_with(self, ends: Sequence[int], found: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether the control tokens are the same where the text is cut: no cut is inside one, nor beside white space
+        that one takes.
+        """
+        if self.matcher.takes_neighbours:
+            return len(ends) == 1
+        for end in ends[:-1]:
+            place = bisect_left(found, end, key=_by_start) - 1
+            if place >= 0 and found[place][1] > end:
+                return False
+        return True
 
 
 def encode_pieces(

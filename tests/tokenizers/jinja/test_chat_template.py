@@ -140,6 +140,12 @@ def origins(text: TracedText) -> list[tuple[str, Any]]:
         ("dict(a=m.content)['a']", 'He said "hi"'),
         ("m.content | default('none', true)", 'He said "hi"'),
         ("m.missing", ""),
+        ("m.index", ""),
+        ("'<' + m.role + '|' + (m.content + '>') + '!'", '<assistant|He said "hi">!'),
+        ("('<' + m.role + '|' + m.content) | upper", '<ASSISTANT|HE SAID "HI"'),
+        ("'<' + (m.content | safe) + '<' + m.content", '&lt;He said "hi"&lt;He said &#34;hi&#34;'),
+        ("1 + 2 + m.content | length", "15"),
+        ("[m.role] + [m.content] + []", "['assistant', 'He said \"hi\"']"),
     ],
 )
 def test_an_expression_prints_as_in_jinja_and_keeps_its_origins(expression: str, expected: str) -> None:
@@ -156,6 +162,9 @@ def test_an_expression_prints_as_in_jinja_and_keeps_its_origins(expression: str,
         ("{% set n = namespace(x='') %}{% for m in messages %}{% set n.x = n.x + m.role[0] %}{% endfor %}{{ n.x }}",
          "sua"),
         ("{% for k, v in messages[2].items() if k == 'content' %}{{ k }}={{ v }}{% endfor %}", 'content=He said "hi"'),
+        ("{% macro f(x) %}{{ '<' + x + '>' }}{% endmacro %}{% set y %}{{ '(' + f(messages[1].role) + ')' }}{% endset %}"
+         "{{ y }}", "(<user>)"),
+        ("{% autoescape true %}{{ '<' + messages[1].role + '>' }}{% endautoescape %}", "&lt;user&gt;"),
         ("{% autoescape true %}{{ messages[1].content }}{{ '<' ~ messages[1].content }}{% endautoescape %}",
          "Hi, &lt;b&gt;you&lt;/b&gt;&lt;Hi, &lt;b&gt;you&lt;/b&gt;"),
         ("{% for m in messages recursive %}{{ m.role }}{% if m.content is sequence and m.role == 'x' %}{{ loop(m) }}"
@@ -301,6 +310,17 @@ def test_a_refusal_speaks_the_template_s_words() -> None:
     for render in (template.render, template.render_traced):
         with pytest.raises(TokenizerError, match=r"^strict: Roles must alternate: system$"):
             render(CONVERSATION)
+
+
+@pytest.mark.parametrize(
+    "terms", ["'<' + m.content + none + '>'", "'<' + m.content + 1", "'<' + m.content + m.no + 'x'"]
+)
+def test_a_sum_that_jinja_refuses_is_refused_in_the_same_words(terms: str) -> None:
+    for printed in ("{{ " + terms + " }}", "{% set x = " + terms + " %}"):
+        template = ChatTemplate("{% set m = messages[2] %}" + printed)
+        text, words = outcome(template.render, CONVERSATION)
+        assert text is None
+        assert outcome(template.render_traced, CONVERSATION) == (None, words)
 
 
 def test_an_error_names_the_template_and_its_line() -> None:

@@ -311,3 +311,29 @@ def test_errors_speak_of_plain_messages() -> None:
     template = ProvableTemplate("{% for m in messages %}{{ m.content + m.nothing }}{% endfor %}")
     with pytest.raises(TokenizerError, match="it fails in line 1: 'dict object' has no attribute 'nothing'"):
         template.trace(FOUR)
+
+
+def test_a_long_conversation_is_proved_turn_by_turn() -> None:
+    messages = chat(*(f"text {number}" for number in range(2000)))
+    compiled = ProvableTemplate(PLAIN)
+    rendering = compiled.trace(messages)
+    prover = TurnProver(compiled, messages, None, {}, controls_in=controls_in, stop_texts=frozenset({"<|end|>"}))
+    found = prover.turns_of(rendering)
+    assert [turn.proof for turn in found] == ["causal"] * 1000
+    assert [rendering.text[turn.start : turn.stop] for turn in found] == [
+        f"text {number}<|end|>" for number in range(1, 2000, 2)
+    ]
+
+
+def test_a_refusal_has_the_words_of_the_plain_render() -> None:
+    compiled = ProvableTemplate("{{ 'a' + none + raise_exception('No.') }}")
+    with pytest.raises(TokenizerError) as plain:
+        compiled.render(FOUR)
+    with pytest.raises(TokenizerError) as traced:
+        compiled.trace(FOUR)
+    assert str(traced.value) == str(plain.value)
+
+
+def test_tools_that_are_one_text_are_not_the_templates() -> None:
+    rendering = ProvableTemplate("{{ tools }}" + PLAIN).trace(FOUR, "<|end|>")
+    assert all(start >= len("<|end|>") for start, _ in rendering.template_ranges)

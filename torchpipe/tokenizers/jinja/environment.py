@@ -8,24 +8,19 @@ from it in that they keep limits, and know nothing random (no ``lipsum``, no ``r
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from datetime import datetime
-from functools import cache
+from functools import cache, reduce
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
-from jinja2 import Template, nodes
-from jinja2.compiler import CodeGenerator, Frame
-from jinja2.exceptions import SecurityError, TemplateError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
+from jinja2.ext import loopcontrols
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
-from jinja2.utils import Namespace
 from markupsafe import Markup
 from markupsafe import escape as markup_escape
 
+from torchpipe.tokenizers.jinja.compiled import DICT_NAMES, CodeGenerator, CompiledTemplate, Generation
 from torchpipe.tokenizers.jinja.filters import plain_filters, traced_filters
 from torchpipe.tokenizers.jinja.formatting import braces, holds_traced, lost, percent, printed
 from torchpipe.tokenizers.jinja.limits import (
@@ -39,8 +34,18 @@ from torchpipe.tokenizers.jinja.limits import (
     check_product,
 )
 from torchpipe.tokenizers.jinja.markup import TracedMarkup, as_markup, escape
-from torchpipe.tokenizers.jinja.syntax import MARKING_FILTERS
+from torchpipe.tokenizers.jinja.messages import RowMessage
+from torchpipe.tokenizers.jinja.syntax import EXITS, MARKING_FILTERS, LoopExits
+from torchpipe.tokenizers.jinja.template_globals import (
+    ChatNamespace,
+    DictFactory,
+    raise_exception,
+    strftime_now,
+    values_of,
+)
 from torchpipe.tokenizers.jinja.text import TracedText, joined
+
+Parts = tuple[str, ...]
 
 STATE: ContextVar[RenderState] = ContextVar("the render that is going on")
 """The state of the render in progress, of this thread and task."""
@@ -59,24 +64,28 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
     Attributes:
         limits: of each render.
+        adds_at_once: whether compiled templates hand all terms of a sum to ``parts`` and ``summed``.
         runtime: what compiled templates find under these names instead of jinja's own.
     """
 
     intercepted_binops = frozenset({"*", "**", "%"})
+    code_generator_class = CodeGenerator
+    template_class = CompiledTemplate
+    adds_at_once = False
     runtime: Mapping[str, Any]
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
         self.limits = limits
         self.filters = plain_filters(limits)
         self.globals = {
             "range": self.globals["range"],
             "cycler": self.globals["cycler"],
             "joiner": self.globals["joiner"],
-            "dict": _DictFactory(),
-            "namespace": _ChatNamespace,
-            "raise_exception": _raise_exception,
-            "strftime_now": _strftime_now,
+            "dict": DictFactory(),
+            "namespace": ChatNamespace,
+            "raise_exception": raise_exception,
+            "strftime_now": strftime_now,
         }
         self.runtime = {"str_join": lambda values: self.concat(map(str, values))}
 
@@ -116,10 +125,21 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             return __obj(*args, **kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
+    def item(self, obj: Any, name: str) -> Any:
+        """``obj.name`` for names that are no attributes of dicts; compiled templates ask so for most of them."""
+        if type(obj) is dict:
+            if name in obj:
+                return obj[name]
+            return self.undefined(None, obj, name)
+        return self.getattr(obj, name)
+
     def getattr(self, obj: Any, attribute: str) -> Any:
         """``obj.attribute``. For dicts and texts this goes without the exception that jinja raises and catches."""
-        is_item = attribute not in _DICT_NAMES if type(obj) is dict else _is_item(obj, attribute)
-        if is_item:
+        if type(obj) is ChatNamespace and attribute in (values := values_of(obj)):
+            return values[attribute]
+        if isinstance(obj, LoopContext) and attribute in _LOOP_NAMES:
+            return builtins.getattr(obj, attribute)
+        if isinstance(obj, dict) and _is_item(obj, attribute):
             try:
                 return obj[attribute]
             except LookupError:
@@ -164,10 +184,14 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 class TracedEnvironment(ChatEnvironment):
     """The environment in which every text keeps its origin.
 
+    What a compiled template prints is texts, and tuples of texts: the terms of a sum, which nobody has to add up.
+
     Args:
         limits: of each render.
         loop_context: the class of the templates' ``loop`` variable.
     """
+
+    adds_at_once = True
 
     def __init__(self, limits: Limits, loop_context: type[LoopContext] = LoopContext) -> None:
         super().__init__(limits)
@@ -179,13 +203,41 @@ class TracedEnvironment(ChatEnvironment):
             "markup_join": lambda values: TracedMarkup("").join(values),
             "str": printed,
             "str_join": lambda values: self.concat(map(printed, values)),
+            "parts": self._parts,
+            "summed": self._summed,
+            EXITS: LoopExits(),
         }
 
-    def concat(self, chunks: Iterable[str]) -> TracedText:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def concat(self, chunks: Iterable[str | Parts]) -> TracedText:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The texts of a macro or a block as one."""
-        chunks = list(chunks)
-        self.limits.check_size(sum(map(len, chunks)))
-        return joined(chunks)
+        texts: list[str] = []
+        for chunk in chunks:
+            if type(chunk) is tuple:
+                texts += chunk
+            else:
+                texts.append(chunk)  # type: ignore[arg-type]
+        self.limits.check_size(sum(map(len, texts)))
+        return joined(texts)
+
+    def item(self, obj: Any, name: str) -> Any:
+        """As in the plain environment; the messages are of another class here."""
+        kind = type(obj)
+        if kind is RowMessage or kind is dict:
+            if name in obj:
+                return obj[name]
+            return self.undefined(None, obj, name)
+        return self.getattr(obj, name)
+
+    def _parts(self, terms: Parts) -> str | Parts:
+        """The terms of a printed sum; their sum, where they are not all text."""
+        return terms if _are_texts(terms) else printed(reduce(self.added, terms))
+
+    def _summed(self, terms: Parts) -> Any:
+        """The sum of terms, from left to right."""
+        if not _are_texts(terms):
+            return reduce(self.added, terms)
+        self.limits.check_size(sum(map(len, terms)))
+        return joined(terms)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """As in the plain environment; a literal format keeps the origin of what it is given."""
@@ -217,76 +269,13 @@ class TracedEnvironment(ChatEnvironment):
         return braces(str.__str__(text) if is_literal else text, args, kwargs, formatter)
 
 
-class _CodeGenerator(CodeGenerator):
-    """jinja's own, which also counts the template's steps and looks at the size of sums."""
-
-    def write_commons(self) -> None:
-        super().write_commons()
-        self.writeline("tick = environment.state().tick")
-        self.writeline("added = environment.added")
-
-    def enter_frame(self, frame: Frame) -> None:
-        super().enter_frame(frame)
-        self.writeline("tick()")
-
-    def visit_Add(self, node: nodes.Add, frame: Frame) -> None:  # noqa: N802
-        if isinstance(node.left, nodes.Const) or isinstance(node.right, nodes.Const):
-            super().visit_Add(node, frame)  # grows no faster than the template is long
-            return
-        self.write("added(")
-        self.visit(node.left, frame)
-        self.write(", ")
-        self.visit(node.right, frame)
-        self.write(")")
-
-
-class _ChatTemplate(Template):
-    """jinja's own, whose compiled code sees what its environment puts in place of jinja's runtime."""
-
-    @classmethod
-    def _from_namespace(cls, environment: Any, namespace: MutableMapping[str, Any], globals: Any) -> Template:
-        namespace.update(environment.runtime)
-        return super()._from_namespace(environment, namespace, globals)
-
-
-ChatEnvironment.code_generator_class = _CodeGenerator
-ChatEnvironment.template_class = _ChatTemplate
-
-
-class _Generation(Extension):
-    """``{% generation %}``: a scope of its own, and nothing else. Tracing finds what the model writes without it."""
-
-    tags = {"generation"}  # noqa: RUF012
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        scope = nodes.Scope(lineno=next(parser.stream).lineno)
-        scope.body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return scope
-
-
-class _DictFactory:
-    """``dict`` of a template, without the attributes of Python's class."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
-
-    def fromkeys(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict.fromkeys(*args, **kwargs)
-
-
-class _ChatNamespace(Namespace):
-    """``namespace`` of a template, without underscored names."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:  # so that namespace(self=1) works
-        self, *rest = args
-        attributes = dict(*rest, **kwargs)
-        for name in attributes:
-            _refuse_underscore(name)
-        Namespace.__init__(self, attributes)  # pyright: ignore[reportArgumentType]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _refuse_underscore(name)
-        super().__setitem__(name, value)
+def _are_texts(terms: Parts) -> bool:
+    """Whether all terms are text that is joined as it is; marked text is not."""
+    for term in terms:
+        kind = type(term)
+        if kind is not TracedText and kind is not str:
+            return False
+    return True
 
 
 class _LimitedFields(SandboxedFormatter):
@@ -308,25 +297,14 @@ def _names_of(kind: type) -> frozenset[str]:
     return frozenset(dir(kind))
 
 
-_DICT_NAMES = _names_of(dict)
+_LOOP_NAMES = frozenset(name for name in dir(LoopContext) if not name.startswith("_"))
 
 
-def _is_item(obj: Any, name: str) -> bool:
-    """Whether ``obj.name`` can only mean an item of a dict."""
-    return isinstance(obj, dict) and name not in _names_of(type(obj))
-
-
-def _refuse_underscore(name: Any) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace has no names that start with an underscore, as {str(name)!r}")
-
-
-def _raise_exception(message: Any) -> None:
-    raise TemplateError(message if message is None else str(message))
-
-
-def _strftime_now(format: str) -> str:
-    return datetime.now().strftime(format)
+def _is_item(obj: dict[Any, Any], name: str) -> bool:
+    """Whether ``obj.name`` can only mean an item of the dict."""
+    if type(obj) is RowMessage:
+        return name not in DICT_NAMES
+    return name not in _names_of(type(obj))
 
 
 @cache

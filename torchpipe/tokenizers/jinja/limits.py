@@ -66,14 +66,26 @@ class RenderState:
         if time.monotonic() > self._deadline:
             raise TokenizerError(f"It takes longer than the {self.limits.max_seconds:g} seconds that are allowed.")
 
-    def counted(self, chunks: Iterable[str]) -> Iterator[str]:
-        """The chunks of the output, counted as they come."""
+    def text_of(self, chunks: Iterable[str]) -> str:
+        """The output as one text, counted as it comes."""
         allowed = self.limits.max_characters
+        texts: list[str] = []
         for chunk in chunks:
+            texts.append(chunk)
             self.printed += len(chunk)
             if self.printed > allowed:
                 self.limits.check_size(self.printed)
-            yield chunk
+        return "".join(texts)
+
+    def counted(self, chunks: Iterable[str | tuple[str, ...]]) -> Iterator[str]:
+        """The texts of the output, counted as they come; some come several at once."""
+        allowed = self.limits.max_characters
+        for chunk in chunks:
+            for text in chunk if type(chunk) is tuple else (chunk,):
+                self.printed += len(text)
+                if self.printed > allowed:
+                    self.limits.check_size(self.printed)
+                yield text  # type: ignore[misc]
 
 
 def _longest(values: Iterable[Any]) -> int:

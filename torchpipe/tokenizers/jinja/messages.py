@@ -21,10 +21,7 @@ class RowMessage(dict[str, Any]):
     """One message of a row, which knows its place."""
 
     __slots__ = ("index",)
-
-    def __init__(self, message: dict[str, Any], index: int) -> None:
-        super().__init__(message)
-        self.index = index
+    index: int
 
 
 class Reading:

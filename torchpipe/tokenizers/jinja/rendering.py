@@ -1,123 +1,187 @@
 """What a traced render says: whose text stands where."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from torchpipe.tokenizers.jinja.messages import Reading
-from torchpipe.tokenizers.jinja.provenance import TOOLS, UNKNOWN, Mark, Source
+from torchpipe.tokenizers.jinja.limits import RenderState
+from torchpipe.tokenizers.jinja.messages import Reading, RowMessage
+from torchpipe.tokenizers.jinja.provenance import TOOLS, UNKNOWN, Mark, Run, Source
 from torchpipe.tokenizers.jinja.syntax import AT_MARK
-from torchpipe.tokenizers.jinja.text import TracedText
+from torchpipe.tokenizers.jinja.text import TracedText, runs_of
 
 
-@dataclass(frozen=True)
-class Printed:
+class ControlSpan(NamedTuple):
+    """A control token that stands in the template's own text, in characters [start, stop)."""
+
+    start: int
+    stop: int
+    text: str
+    token_id: int = -1
+
+
+class Printed(NamedTuple):
     """Where characters [source_start, source_stop) of a row's string stand: in the text from ``start`` to ``stop``."""
 
     start: int
     stop: int
+    source: Source
     source_start: int
     source_stop: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+control_span: Callable[[tuple[Any, ...]], ControlSpan] = partial(tuple.__new__, ControlSpan)
+"""A control token of its four fields; faster than :class:`ControlSpan` itself."""
+
+_printed: Callable[[tuple[Any, ...]], Printed] = partial(tuple.__new__, Printed)
+_by_start = itemgetter(0)
+
+
 class Rendering:
     """A conversation's text, and where each part of it comes from.
+
+    Args:
+        chunks: what the traced template prints: texts, and tuples of texts. They are read once, and counted.
+        rows: the messages that it reads.
+        reading: when each message became known.
+        state: of the render.
 
     Attributes:
         text: what the template printed, a plain string.
         owners: (start, message) in order: from ``start`` on, the text is that of ``message``; -1 is no message's.
         template_ranges: [start, stop) of the text that the template itself wrote, in order.
-        printed: for each string of the row, the places where parts of it stand, in order.
-        sources: for each message, its strings that a training text has to hold.
+        printed: where strings of the row stand, in order.
+        rows: the messages.
         reading: when each message became known.
         has_unknown: whether the origin of some text was lost.
+        controls: the control tokens in the template's own text, once somebody has found them.
     """
 
-    text: str
-    owners: list[tuple[int, int]]
-    template_ranges: list[tuple[int, int]]
-    printed: Mapping[Source, list[Printed]]
-    sources: list[list[Source]]
-    reading: Reading
-    has_unknown: bool
+    __slots__ = (
+        *("_of_messages", "_starts", "controls", "has_unknown", "owners", "printed", "reading", "rows"),
+        *("template_ranges", "text"),
+    )
 
-    @classmethod
-    def of(cls, output: TracedText, sources: list[list[Source]], reading: Reading) -> "Rendering":
-        """What the runs of a template's output say."""
-        owners: list[tuple[int, int]] = []
-        template_ranges: list[tuple[int, int]] = []
-        printed: dict[Source, list[Printed]] = {}
-        loops: list[tuple[int, int]] = []
-        has_unknown = False
-        place = 0
-        for length, source, start, stop, _ in output.runs:
-            if isinstance(source, Mark):
-                _follow(loops, source)
-                continue
-            if not length:
-                continue
-            end = place + length
-            if source is None:
-                if template_ranges and template_ranges[-1][1] == place:
-                    template_ranges[-1] = (template_ranges[-1][0], end)
+    def __init__(self, chunks: Iterable[Any], rows: Sequence[RowMessage], reading: Reading, state: RenderState) -> None:
+        self.rows = rows
+        self.reading = reading
+        self.controls: Sequence[ControlSpan] | None = None
+        self.owners: list[tuple[int, int]] = []
+        self.template_ranges: list[tuple[int, int]] = []
+        self.printed: list[Printed] = []
+        self.has_unknown = False
+        self._of_messages: dict[int, list[Printed]] | None = None
+        self._starts: dict[int, int] | None = None
+        self.text = self._read(chunks, state)
+
+    def _read(self, chunks: Iterable[Any], state: RenderState) -> str:
+        """All text of the chunks. One pass: this is where most time goes that isn't the template's."""
+        owners, ranges, printed = self.owners, self.template_ranges, self.printed
+        texts: list[str] = []
+        loops: list[tuple[int, int]] = []  # the loops that the template is in, and the message that each stands at
+        owner = speaker = -1  # of the last text; of the template's own text here
+        place = state.printed
+        begun = -1  # where the template's own text began that has no range yet; -1: there is none
+        allowed = state.limits.max_characters
+        for chunk in chunks:
+            for text in chunk if type(chunk) is tuple else (chunk,):
+                runs: tuple[Run, ...]
+                if type(text) is TracedText:
+                    runs = text.runs
+                elif type(text) is str:
+                    if not text:
+                        continue
+                    texts.append(text)
+                    if owner != speaker or not place:
+                        owners.append((place, speaker))
+                        owner = speaker
+                    if begun < 0:
+                        begun = place
+                    place += len(text)
+                    continue
                 else:
-                    template_ranges.append((place, end))
-                owner = loops[-1][1] if loops else -1
-            else:
-                has_unknown = has_unknown or source is UNKNOWN
-                owner = source.message if source.message >= 0 else (loops[-1][1] if loops else -1)
-                printed.setdefault(source, []).append(Printed(place, end, start, stop))
-            if not owners or owners[-1][1] != owner:
-                owners.append((place, owner))
-            place = end
-        return cls(
-            text=str.__str__(output),
-            owners=owners,
-            template_ranges=template_ranges,
-            printed=printed,
-            sources=sources,
-            reading=reading,
-            has_unknown=has_unknown,
-        )
+                    runs = runs_of(text)
+                texts.append(text)
+                for length, source, start, stop, _ in runs:
+                    if not length:
+                        if type(source) is Mark:
+                            speaker = _follow(loops, source)
+                        continue
+                    if source is None:
+                        now = speaker
+                        if begun < 0:
+                            begun = place
+                    else:
+                        now = source.message  # type: ignore[union-attr]
+                        if now < 0:
+                            self.has_unknown = self.has_unknown or source is UNKNOWN
+                            now = speaker
+                        if begun >= 0:
+                            ranges.append((begun, place))
+                            begun = -1
+                        printed.append(_printed((place, place + length, source, start, stop)))
+                    if owner != now or not place:
+                        owners.append((place, now))
+                        owner = now
+                    place += length
+            state.printed = place
+            if place > allowed:
+                state.limits.check_size(place)
+        if begun >= 0:
+            ranges.append((begun, place))
+        return "".join(texts)
+
+    def printed_of(self, message: int) -> Sequence[Printed]:
+        """Where the message's own strings stand, in order."""
+        if self._of_messages is None:
+            self._of_messages = {}
+            for part in self.printed:
+                self._of_messages.setdefault(part[2].message, []).append(part)
+        return self._of_messages.get(message, ())
 
     @property
     def writes_tools(self) -> bool:
         """Whether any text of the tools' schemas stands there."""
-        return any(source.message == TOOLS for source in self.printed)
+        return any(part[2].message == TOOLS for part in self.printed)
 
     def end_of_turn(self, message: int, start: int) -> int:
         """Where the text of another message begins, after ``start``; the text's end where none does."""
-        first = max(0, bisect_right(self.owners, start, key=itemgetter(0)) - 1)
-        for place, owner in self.owners[first:]:
-            if place >= start and owner not in (message, -1):
+        owners = self.owners
+        for number in range(max(0, bisect_right(owners, start, key=_by_start) - 1), len(owners)):
+            place, owner = owners[number]
+            if place >= start and owner != message and owner != -1:
                 return place
         return len(self.text)
 
     def start_of(self, message: int) -> int:
         """Where the message's text first stands; the text's end where there is none of it."""
-        return next((place for place, owner in self.owners if owner == message), len(self.text))
+        if self._starts is None:
+            self._starts = {owner: place for place, owner in reversed(self.owners)}
+        return self._starts.get(message, len(self.text))
 
     def content_end(self, message: int, start: int, stop: int) -> int:
         """Where the last character of the message's own strings in [start, stop) ends; ``start`` without any."""
-        ends = (
-            part.stop
-            for source, parts in self.printed.items()
-            if source.message == message
-            for part in parts
-            if start <= part.start < stop
-        )
-        return max(ends, default=start)
+        parts = self.printed_of(message)
+        last = bisect_right(parts, stop - 1, key=_by_start) - 1
+        return parts[last].stop if last >= 0 and parts[last].start >= start else start
 
 
-def _follow(loops: list[tuple[int, int]], mark: Mark) -> None:
-    """Brings the stack of (loop number, message) up to a mark; some may be missing, with text that was cut away."""
+def _follow(loops: list[tuple[int, int]], mark: Mark) -> int:
+    """Brings the stack of loops up to a mark: where the template's own text is, from there on.
+
+    Some marks may be missing, with text that was cut away.
+    """
     value: Any = mark.value
-    number = value[0] if mark.kind == AT_MARK else value
-    place = next((place for place, (loop, _) in enumerate(loops) if loop == number), None)
-    if place is not None:
-        del loops[place:]
-    if mark.kind == AT_MARK:
+    is_at = mark.kind == AT_MARK
+    number = value[0] if is_at else value
+    if loops and loops[-1][0] == number:
+        loops.pop()
+    else:
+        place = next((place for place, (loop, _) in enumerate(loops) if loop == number), None)
+        if place is not None:
+            del loops[place:]
+    if is_at:
         loops.append(value)
+    return loops[-1][1] if loops else -1

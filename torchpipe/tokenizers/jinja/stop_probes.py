@@ -8,8 +8,7 @@ from typing import Any
 from torchpipe._suggest import listed
 from torchpipe.errors import TokenizerError, TorchpipeError
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
-from torchpipe.tokenizers.jinja.rendering import Rendering
-from torchpipe.tokenizers.jinja.turns import ControlSpan
+from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
 
 _QUESTION = {"role": "user", "content": "Question one?"}
 _REPLY = {"role": "assistant", "content": "Reply one."}

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import nodes
 
-from torchpipe.tokenizers.jinja.messages import message_of, steps_of
+from torchpipe.tokenizers.jinja.messages import RowMessage, message_of, steps_of
 from torchpipe.tokenizers.jinja.provenance import Mark
 from torchpipe.tokenizers.jinja.text import TracedText, mark_text
 
@@ -20,8 +20,8 @@ AT = "_torchpipe_at"
 """Filter: (item, loop number) -> a mark of the message that the loop stands at, or the empty text."""
 STEPS = "_torchpipe_steps"
 """Filter: what the last loop steps through."""
-EXIT = "_torchpipe_exit_"
-"""Start of the names whose value is the mark of a loop's end."""
+EXITS = "loop_exits"
+"""Name, in the compiled template, of the marks of loops' ends by number."""
 
 AT_MARK = "at"
 """Kind of the mark of a message that a loop stands at; its value is (loop number, message)."""
@@ -155,7 +155,7 @@ def _mark_exits(parent: nodes.Node, numbers: dict[int, int]) -> None:
     for body in _bodies_within(parent):
         for place in range(len(body) - 1, -1, -1):
             if id(body[place]) in numbers:
-                body.insert(place + 1, _output(_load(f"{EXIT}{numbers[id(body[place])]}")))
+                body.insert(place + 1, _output(_internal(f"{EXITS}[{numbers[id(body[place])]}]")))
 
 
 def _bodies_within(parent: nodes.Node) -> list[list[nodes.Node]]:
@@ -176,6 +176,18 @@ def _descendants(body: list[nodes.Node]) -> Iterator[nodes.Node]:
         yield from node.find_all(nodes.Node)
 
 
+def _internal(expression: str) -> nodes.InternalName:
+    """An expression of the compiled template; jinja makes such nodes without their constructor too."""
+    made: nodes.InternalName = object.__new__(nodes.InternalName)
+    nodes.Node.__init__(made, expression)
+    return made
+
+
+def is_mark(node: nodes.Node) -> bool:
+    """Whether a node of a marked template gives a mark, which is text already."""
+    return isinstance(node, nodes.InternalName) or (isinstance(node, nodes.Filter) and node.name == AT)
+
+
 def _load(name: str) -> nodes.Name:
     return nodes.Name(name, "load")
 
@@ -190,6 +202,8 @@ def _output(value: nodes.Expr) -> nodes.Output:
 
 def at(item: Any, loop: int) -> str:
     """The mark of the message that a loop stands at, or the empty text where the item is none."""
+    if type(item) is RowMessage:
+        return _at_mark(loop, item.index)
     message = message_of(item)
     return "" if message is None else _at_mark(loop, message)
 
@@ -199,10 +213,12 @@ def _at_mark(loop: int, message: int) -> TracedText:
     return mark_text(Mark(AT_MARK, (loop, message)))
 
 
-@cache
-def exit_marks(num_loops: int) -> dict[str, TracedText]:
-    """The names that a marked template reads at the end of its loops, and their values."""
-    return {f"{EXIT}{number}": mark_text(Mark(EXIT_MARK, number)) for number in range(num_loops)}
+class LoopExits(dict[int, TracedText]):
+    """The marks of loops' ends, by number."""
+
+    def __missing__(self, number: int) -> TracedText:
+        mark = self[number] = mark_text(Mark(EXIT_MARK, number))
+        return mark
 
 
 MARKING_FILTERS: dict[str, Any] = {AT: at, STEPS: steps_of}

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from jinja2 import Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import TemplateError, UndefinedError
 from jinja2.runtime import LoopContext
 
 from torchpipe.errors import TokenizerError
+from torchpipe.tokenizers.jinja.compiled import CompiledTemplate
 from torchpipe.tokenizers.jinja.environment import STATE, ChatEnvironment, plain_environment, traced_environment
 from torchpipe.tokenizers.jinja.limits import Limits, RenderState
 from torchpipe.tokenizers.jinja.text import TracedText, joined
 from torchpipe.tokenizers.jinja.wrapping import traced_messages, traced_options, traced_tools
 
-Text = TypeVar("Text", bound=str)
+Result = TypeVar("Result")
 _TRACED_NAME = re.compile(r"(torchpipe\.[a-z.]+\.)?Traced(Text|Markup)")
 Transform = Callable[[nodes.Template], nodes.Template]
 
@@ -82,7 +83,8 @@ class ChatTemplate:
             TokenizerError: the template refuses the conversation, in its own words; it fails; it exceeds its limits.
         """
         context = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt, **options}
-        return self._rendered(self._plain, context, RenderState(self.limits), "".join)
+        state = RenderState(self.limits)
+        return self._rendered(self._plain, context, state, state.text_of)
 
     def render_traced(
         self,
@@ -112,15 +114,16 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             **traced_options(options or {}),
         }
-        return self._rendered(self._traced, context, state or RenderState(self.limits), joined)
+        state = state or RenderState(self.limits)
+        return self._rendered(self._traced, context, state, lambda chunks: joined(state.counted(chunks)))
 
-    def _compiled(self, environment: ChatEnvironment, transform: Transform | None) -> Template:
+    def _compiled(self, environment: ChatEnvironment, transform: Transform | None) -> CompiledTemplate:
         try:
             tree = environment.parse(self.text)
             if transform is not None:
                 tree = transform(tree)
                 tree.set_environment(environment)
-            return environment.from_string(tree)
+            return cast(CompiledTemplate, environment.from_string(tree))
         except TemplateSyntaxError as error:
             raise TokenizerError(f"{self.name}, line {error.lineno}: no valid jinja. {error.message}") from error
         except (RecursionError, MemoryError, SyntaxError) as error:
@@ -128,15 +131,14 @@ class ChatTemplate:
 
     def _rendered(
         self,
-        template: Template,
+        template: CompiledTemplate,
         context: dict[str, Any],
         state: RenderState,
-        concat: Callable[[Any], Text],
-    ) -> Text:
+        read: Callable[[Any], Result],
+    ) -> Result:
         token = STATE.set(state)
         try:
-            chunks = template.root_render_func(template.new_context(context))
-            return concat(state.counted(chunks))
+            return read(template.chunks(context))
         except Exception as error:
             raise TokenizerError(f"{self.name}: {_sentence(error, template)}") from error
         finally:

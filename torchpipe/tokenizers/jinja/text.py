@@ -125,7 +125,8 @@ class TracedText(str):
     # --- cutting
 
     def strip(self, chars: str | None = None, /) -> Self:
-        return self._trimmed(str.strip(self, chars), len(self) - len(str.lstrip(self, chars)))
+        text = str.strip(self, chars)
+        return self if len(text) == len(self) else self._trimmed(text, len(self) - len(str.lstrip(self, chars)))
 
     def lstrip(self, chars: str | None = None, /) -> Self:
         text = str.lstrip(self, chars)

@@ -27,13 +27,16 @@ def message_ranges(
     owners = sample.rendering.owners
     ends = [start for start, _ in owners[1:]] + [len(sample.rendering.text)]
     stops = {turn.message: turn.stop for turn in sample.turns}
+    controls = [piece for piece in pieces if piece.control]
+    place = 0
     ranges: Ranges = []
     for (start, owner), end in zip(owners, ends, strict=True):
+        first = place
+        while place < len(controls) and controls[place].start < end:
+            place += 1
         if owner not in trained:
             continue
-        for piece in pieces:
-            if not (piece.control and start <= piece.start < end):
-                continue
+        for piece in controls[first:place]:
             (token_id,) = piece.token_ids
             if token_id == bos_id or (token_id == eos_id and piece.start >= stops.get(owner, end)):
                 ranges.append((start, piece.start))

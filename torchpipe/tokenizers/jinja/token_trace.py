@@ -12,7 +12,7 @@ from torchpipe.tokenizers.jinja.conversation import RenderedSample
 from torchpipe.tokenizers.jinja.coverage import field_name
 from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provenance import UNKNOWN, Source
-from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.rendering import Printed, Rendering
 from torchpipe.tokenizers.jinja.turns import Turn
 from torchpipe.tokenizers.pieces import Piece, token_ranges
 from torchpipe.tokenizers.render import MaskPolicy
@@ -110,12 +110,9 @@ def _reason(
 def parts_of(sample: RenderedSample) -> Iterator[TextPart]:
     """The text in parts, in order: the row's strings, and what the template wrote between them."""
     rendering, turns = sample.rendering, {turn.message: turn for turn in sample.turns}
-    row = sorted(
-        ((part.start, part.stop, source) for source, parts in rendering.printed.items() for part in parts),
-        key=itemgetter(0),
-    )
+    row = rendering.printed
     place = 0
-    for number, (start, stop, source) in enumerate(row):
+    for number, (start, stop, source, *_) in enumerate(row):
         yield from _template_parts(rendering, turns, place, start, row, number)
         yield TextPart(start, stop, _kind(source), source.message if source.message >= 0 else -1, _name(source))
         place = stop
@@ -127,12 +124,12 @@ def _template_parts(
     turns: Mapping[int, Turn],
     start: int,
     stop: int,
-    row: Sequence[tuple[int, int, Source]],
+    row: Sequence[Printed],
     number: int,
 ) -> Iterator[TextPart]:
     """The template's own text in [start, stop), cut where it becomes another message's, or its turn's reply."""
-    before = row[number - 1][2] if number else None
-    after = row[number][2] if number < len(row) else None
+    before = row[number - 1].source if number else None
+    after = row[number].source if number < len(row) else None
     owners = rendering.owners
     first = max(0, bisect_right(owners, start, key=itemgetter(0)) - 1)
     for place in range(first, len(owners)):

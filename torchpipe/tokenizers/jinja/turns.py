@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torchpipe.errors import TorchpipeError
 from torchpipe.tokenizers.jinja.coverage import shown, what_is_lost
 from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
-from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
 from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
 
 _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
@@ -25,14 +25,6 @@ _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to b
 _TOOLS_LOST = "the row offers tools, and the template writes none of them"
 
 Proof = Literal["causal", "exact", "split", "none"]
-
-
-class ControlSpan(NamedTuple):
-    """A control token that stands in the template's own text, in characters [start, stop)."""
-
-    start: int
-    stop: int
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +89,7 @@ class TurnProver:
         self._max_exact_turns = max_exact_turns
         self._exact_turns: set[int] = set()
         self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
-        self._option_names = template.thinking_options - options.keys()
+        self._option_names = sorted(template.thinking_options - options.keys())
 
     def turns_of(self, rendering: Rendering, *, only: int | None = None) -> list[Turn]:
         """The assistant turns of a rendering of all messages up to some message, in order.
@@ -110,9 +102,11 @@ class TurnProver:
 
     def iter_turns(self, rendering: Rendering, *, only: int | None = None) -> Iterator[Turn]:
         """The same, one after the other: a reader who stops spares the proofs of the others."""
-        controls = self._controls_in(rendering)
+        controls = rendering.controls
+        if controls is None:
+            controls = rendering.controls = self._controls_in(rendering)
         lost_tools = bool(self._tools) and not rendering.writes_tools
-        for index in range(len(rendering.sources)):
+        for index in range(len(rendering.rows)):
             if self._messages[index]["role"] == "assistant" and only in (None, index):
                 turn = self._turn(rendering, controls, index)
                 yield replace(turn, proof="none", why_not=_TOOLS_LOST) if lost_tools and turn.proved else turn
@@ -128,8 +122,10 @@ class TurnProver:
 
     def _options_to_try(self, index: int) -> list[tuple[str, bool] | None]:
         """What the row implies comes first, then the template's default, then the other mode of thinking."""
+        names = self._option_names
+        if not names:
+            return [None]
         implied = has_reasoning(self._messages[index])
-        names = sorted(self._option_names)
         return [*((name, implied) for name in names), None, *((name, not implied) for name in names)]
 
     def _turn(self, rendering: Rendering, controls: Sequence[ControlSpan], index: int) -> Turn:
@@ -137,7 +133,7 @@ class TurnProver:
         by_default: Turn | None = None
         for option in self._options_to_try(index):
             turn = self._turn_with(rendering, controls, index, option)
-            if turn.proved:
+            if turn.proof != "none":
                 return turn
             if option is None:
                 by_default = turn
@@ -153,14 +149,6 @@ class TurnProver:
         end = rendering.end_of_turn(index, start)
         content_end = rendering.content_end(index, start, end)
         stop = _stop(rendering, controls, content_end, end, self._stop_texts)
-        turn = Turn(
-            message=index,
-            start=start,
-            stop=max(start, content_end if stop is None else stop.stop),
-            stop_start=max(start, content_end if stop is None else stop.start),
-            proof=proof,
-            option=option,
-        )
         if not fault and rendering.has_unknown:
             fault = "the template changes text in a way that can't be followed"
         if not fault and stop is None:
@@ -169,7 +157,15 @@ class TurnProver:
             fault = what_is_lost(rendering, index, start, stop.start) or ""
         if not fault and stop is not None:
             fault = self._what_changes(rendering, index, min(stop.stop, end), option)
-        return replace(turn, proof="none", why_not=fault) if fault else turn
+        return Turn(
+            message=index,
+            start=start,
+            stop=max(start, content_end if stop is None else stop.stop),
+            stop_start=max(start, content_end if stop is None else stop.start),
+            proof="none" if fault else proof,
+            why_not=fault,
+            option=option,
+        )
 
     def _start(self, rendering: Rendering, index: int, option: tuple[str, bool] | None) -> tuple[int, Proof, str]:
         """Where the reply starts, how that is known, and what speaks against it."""
@@ -183,7 +179,7 @@ class TurnProver:
         try:
             if causal:
                 known_at = reading.known_at[index]
-                ending = self._template.prompt_ending(self._messages[:index], self._tools, self._with(option))
+                ending = self._template.prompt_ending(self._messages, index, self._tools, self._with(option))
                 if text.startswith(ending, known_at):
                     return known_at + len(ending), "causal", ""
                 prompt = text[:known_at] + ending
@@ -209,7 +205,7 @@ class TurnProver:
         by_option = option is None or self._template.shape.ends_by(option[0])
         if by_option and (known < 0 or stop <= known):
             return ""
-        if option is None and index + 1 == len(rendering.sources):
+        if option is None and index + 1 == len(rendering.rows):
             return ""
         if not self._may_render(index):
             return _TOO_MANY
@@ -253,7 +249,8 @@ def _stop(
     """The control token at which the model stops: after the content, inside the turn."""
     first = bisect_left(controls, content_end, key=itemgetter(0))
     last: ControlSpan | None = None
-    for control in controls[first:]:
+    for number in range(first, len(controls)):
+        control = controls[number]
         if control.start >= end:
             opens_next = not rendering.text[end : control.start].strip()
             return last or (control if opens_next else None)

@@ -1,12 +1,15 @@
 """What a template is given, with each string wrapped so that it knows where it came from."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchpipe.errors import DataError
-from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source
+from torchpipe.tokenizers.jinja.messages import RowMessage
+from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source, make_run
 from torchpipe.tokenizers.jinja.text import TracedText
+
+_plain = str.__new__
 
 # Names of the message format. They are the format's words and stay plain, except within a call's arguments, where
 # every key is the caller's.
@@ -37,6 +40,24 @@ def traced_messages(messages: Any) -> list[Any]:
     return wrapped
 
 
+def row_messages(messages: Sequence[Mapping[str, Any]]) -> list[RowMessage]:
+    """The same as messages that know their place.
+
+    Raises:
+        DataError: a message is nested too deeply, or holds itself.
+    """
+    rows = []
+    for index, message in enumerate(messages):
+        row = RowMessage()
+        row.index = index
+        try:
+            _wrapped_dict(message, index, (), True, row)
+        except RecursionError:
+            raise DataError(f"Message {index} {_TOO_DEEP}") from None
+        rows.append(row)
+    return rows
+
+
 def traced_tools(tools: Any) -> Any:
     """Tool schemas with each string and each key wrapped.
 
@@ -51,16 +72,17 @@ def traced_tools(tools: Any) -> Any:
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each string wrapped, except the texts of control tokens (``bos_token`` and the like)."""
-    return {
-        name: value if name.endswith("_token") else _wrapped(value, OPTIONS, (name,), False)
-        for name, value in options.items()
-    }
+    wrapped = dict(options)
+    for name, value in options.items():
+        if isinstance(value, (str, dict, list, tuple)) and not name.endswith("_token"):
+            wrapped[name] = _wrapped(value, OPTIONS, (name,), False)
+    return wrapped
 
 
 def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys: bool) -> Any:
     """Any value, with the strings inside wrapped; what is wrapped already stays."""
     if type(value) is str:
-        return TracedText.of(Source(message, path, value))
+        return traced_text(message, path, value)
     if isinstance(value, Mapping):
         return _wrapped_dict(value, message, path, format_keys)
     if isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -74,17 +96,32 @@ def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys:
 
 
 def _wrapped_dict(
-    value: Mapping[Any, Any], message: int, path: tuple[str | int, ...], format_keys: bool
+    value: Mapping[Any, Any],
+    message: int,
+    path: tuple[str | int, ...],
+    format_keys: bool,
+    wrapped: dict[Any, Any] | None = None,
 ) -> dict[Any, Any]:
-    wrapped: dict[Any, Any] = {}
+    wrapped = {} if wrapped is None else wrapped
     for key, item in value.items():
-        inside = (*path, key)
         if path or key != "role":
             if type(item) is str:
-                item = TracedText.of(Source(message, inside, item))
+                item = traced_text(message, (*path, key), item)
             elif type(item) not in _WITHOUT_TEXT:
-                item = _wrapped(item, message, inside, format_keys and key != "arguments")
-        if isinstance(key, str) and not (format_keys and key in _FORMAT_KEYS):
-            key = _wrapped(key, message, (*path, f"key:{key}"), False)
-        wrapped[key] = item
+                item = _wrapped(item, message, (*path, key), format_keys and key != "arguments")
+        wrapped[key if format_keys and key in _FORMAT_KEYS else _wrapped_key(key, message, path)] = item
     return wrapped
+
+
+def _wrapped_key(key: Any, message: int, path: tuple[str | int, ...] = ()) -> Any:
+    if type(key) is str:
+        return traced_text(message, (*path, f"key:{key}"), key)
+    return _wrapped(key, message, (*path, f"key:{key}"), False) if isinstance(key, str) else key
+
+
+def traced_text(message: int, path: tuple[str | int, ...], text: str) -> TracedText:
+    """A string of the row: the whole text of a new source."""
+    length = len(text)
+    made = _plain(TracedText, text)
+    made.runs = (make_run((length, Source(message, path, text), 0, length, True)),) if text else ()
+    return made
