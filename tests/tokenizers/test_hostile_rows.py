@@ -166,3 +166,13 @@ def test_a_list_of_parts_that_a_template_prints_as_python_does_is_not_a_reply(pa
     knows = "{{ m.content if m.content is string else m.content | map(attribute='text') | join }}"
     if isinstance(part, dict):
         tokenizer(CHATML.replace("{{ m.content or '' }}", knows)).tokenize_messages(messages)
+
+
+@pytest.mark.parametrize("value", [5, 2.5, True, [1, 2], {"b": 7}])
+def test_a_number_among_the_arguments_is_not_lost(value: Any) -> None:
+    messages = [user("q"), call({"a": value, "s": "text"})]
+    tokenizer().tokenize_messages(messages)
+    names = "{{ call.function.name }}{{ call.function.arguments.keys() | join }}{{ call.function.arguments.s }}"
+    made = tokenizer(CHATML.replace("{{ (call.function or call) | tojson }}", names))
+    with pytest.raises(DataError, match=r"(arguments lacks|arguments\..* is not in the template's text)"):
+        made.tokenize_messages(messages)

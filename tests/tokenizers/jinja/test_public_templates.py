@@ -107,7 +107,7 @@ MARKED = Counter(
         ("marks the end of the prompt", AFTER): 548,
         ("marks the end of the prompt", "same stop"): 57,
         ("same start", AFTER): 542,
-        ("same start", "same stop"): 127,
+        ("same start", "same stop"): 125,
     }
 )
 

@@ -1,7 +1,9 @@
 """Whether a stretch of text holds a message's own strings: whole, once, in order."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
@@ -34,6 +36,30 @@ def what_is_lost(rendering: Rendering, message: int, start: int, stop: int) -> s
         if fault is not None:
             return f"{field_name(source)} {fault}"
     return None
+
+
+def lost_number(message: Mapping[str, Any], text: str) -> str | None:
+    """The first number or truth value of a call's arguments that is not in the text of the turn, as words.
+
+    Numbers have no origin that could be followed, so this looks for how JSON and Python spell them.
+    """
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        function = call.get("function", call)
+        for value in _numbers(function.get("arguments")):
+            spellings = {str(value), json.dumps(value)} | (
+                {str(int(value))} if isfinite(value) and value == int(value) else set()
+            )
+            if not any(spelled in text for spelled in spellings):
+                return f"tool_calls[{number}].function.arguments lacks {value!r}"
+    return None
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    if isinstance(value, (int, float)):
+        yield value
+    elif isinstance(value, (Mapping, list)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _numbers(item)
 
 
 def field_name(source: Source) -> str:

@@ -1,8 +1,7 @@
 """A string that knows where each of its characters came from, and keeps knowing it through every operation.
 
 >>> from torchpipe.tokenizers.jinja.provenance import Source
->>> hello = TracedText.of(Source(0, ("content",), " Hello "))
->>> text = "<user>" + hello.strip() + "</user>"
+>>> text = "<user>" + TracedText.of(Source(0, ("content",), " Hello ")).strip() + "</user>"
 >>> [(run.length, run.source and run.source.path, run.start, run.stop) for run in text.runs]
 [(6, None, 0, 0), (5, ('content',), 1, 6), (7, None, 0, 0)]
 

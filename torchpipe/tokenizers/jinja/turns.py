@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from torchpipe.errors import TorchpipeError
-from torchpipe.tokenizers.jinja.coverage import shown, what_is_lost
+from torchpipe.tokenizers.jinja.coverage import lost_number, shown, what_is_lost
 from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
@@ -154,7 +154,8 @@ class TurnProver:
         if not fault and stop is None:
             fault = "the template writes no stop token after it"
         if not fault and stop is not None:
-            fault = what_is_lost(rendering, index, start, stop.start) or ""
+            lost = what_is_lost(rendering, index, start, stop.start)
+            fault = lost or lost_number(self._messages[index], rendering.text[start : stop.start]) or ""
         if not fault and stop is not None:
             fault = self._what_changes(rendering, index, min(stop.stop, end), option)
         return Turn(
