@@ -34,7 +34,7 @@ def traced_messages(messages: Any) -> list[Any]:
     wrapped = []
     for i, message in enumerate(messages):
         try:
-            wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, Mapping) else message)
+            wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, (dict, Mapping)) else message)
         except RecursionError:
             raise DataError(f"Message {i} {_TOO_DEEP}") from None
     return wrapped
@@ -90,6 +90,8 @@ def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys:
         return make([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
     if isinstance(value, str):  # numpy's, an enum's
         return value if isinstance(value, TracedText) else TracedText.of(Source(message, path, str.__str__(value)))
+    if isinstance(value, Mapping):
+        return _wrapped_dict(value, message, path, format_keys)
     if getattr(getattr(value, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # numpy's arrays of texts
         return _wrapped(value.tolist(), message, path, format_keys)
     return value
