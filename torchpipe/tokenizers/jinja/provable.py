@@ -8,7 +8,7 @@ from jinja2 import nodes
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.jinja import syntax
 from torchpipe.tokenizers.jinja.limits import Limits, RenderState
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS, NotedLoop, Reading, RowMessage, RowMessages
+from torchpipe.tokenizers.jinja.messages import NotedLoop, Reading, RowMessage, RowMessages
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.template import ChatTemplate
 from torchpipe.tokenizers.jinja.wrapping import row_messages, traced_options, traced_tools
@@ -70,9 +70,9 @@ class ProvableTemplate(ChatTemplate):
                 or it does something that can't be followed without changing the text.
         """
         options = options or {}
-        rows, traced = row_messages(messages), traced_tools(tools) if tools else tools
+        rows, wrapped_tools = row_messages(messages), _wrapped_tools(tools)
         text = self.render(messages, tools, add_generation_prompt, **options)
-        rendering = self._traced_rows(rows, traced, add_generation_prompt, options)
+        rendering = self._rendering(rows, wrapped_tools, add_generation_prompt, options)
         if rendering.text != text:
             raise TokenizerError(
                 f"{self.name}: it does something with the messages that can't be followed: traced, it writes another "
@@ -84,16 +84,14 @@ class ProvableTemplate(ChatTemplate):
         self, messages: Sequence[Mapping[str, Any]], tools: Any, add_generation_prompt: bool, options: Mapping[str, Any]
     ) -> Rendering:
         """What :meth:`trace` gives, without the comparison with a plain render."""
-        traced = traced_tools(tools) if tools else tools
-        return self._traced_rows(row_messages(messages), traced, add_generation_prompt, options)
+        return self._rendering(row_messages(messages), _wrapped_tools(tools), add_generation_prompt, options)
 
-    def _traced_rows(
+    def _rendering(
         self, rows: Sequence[RowMessage], tools: Any, add_generation_prompt: bool, options: Mapping[str, Any]
     ) -> Rendering:
+        """The traced render of messages and tools that are wrapped already."""
         state = RenderState(self.limits)
         reading = Reading(len(rows), state)
-        for row in rows:
-            _share_reasoning(row)
         context = {
             "messages": RowMessages(rows, reading),
             "tools": tools,
@@ -124,13 +122,9 @@ class ProvableTemplate(ChatTemplate):
         return self._endings[key]
 
 
+def _wrapped_tools(tools: Any) -> Any:
+    return traced_tools(tools) if tools else tools
+
+
 def _remade(text: str, name: str, limits: Limits) -> ProvableTemplate:
     return ProvableTemplate(text, name=name, limits=limits)
-
-
-def _share_reasoning(message: dict[str, Any]) -> None:
-    """Makes reasoning that stands under several names one text: a template writes one of them."""
-    names = [key for key in REASONING_KEYS if key in message]
-    for key in names[1:]:
-        if message[key] == message[names[0]]:
-            message[key] = message[names[0]]

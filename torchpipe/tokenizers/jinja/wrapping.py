@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from torchpipe.errors import DataError
-from torchpipe.tokenizers.jinja.messages import RowMessage
+from torchpipe.tokenizers.jinja.messages import REASONING_KEYS, RowMessage
 from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source, make_run
 from torchpipe.tokenizers.jinja.text import TracedText
 
@@ -22,7 +23,7 @@ _FORMAT_KEYS = frozenset(
 )
 
 _TOO_DEEP = "is nested too deeply, or holds itself. Mend it in the source, or drop such rows with a filter_fn."
-_WITHOUT_TEXT = frozenset((int, float, bool, type(None)))
+_WITHOUT_TEXT = frozenset((int, float, bool, type(None), FunctionType, BuiltinFunctionType, MethodType))
 
 
 def traced_messages(messages: Any) -> list[Any]:
@@ -34,14 +35,14 @@ def traced_messages(messages: Any) -> list[Any]:
     wrapped = []
     for i, message in enumerate(messages):
         try:
-            wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, (dict, Mapping)) else message)
+            wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, Mapping) else message)
         except RecursionError:
             raise DataError(f"Message {i} {_TOO_DEEP}") from None
     return wrapped
 
 
 def row_messages(messages: Sequence[Mapping[str, Any]]) -> list[RowMessage]:
-    """The same as messages that know their place.
+    """The same as messages that know their place, and whose reasoning is one text under however many names.
 
     Raises:
         DataError: a message is nested too deeply, or holds itself.
@@ -51,11 +52,27 @@ def row_messages(messages: Sequence[Mapping[str, Any]]) -> list[RowMessage]:
         row = RowMessage()
         row.index = index
         try:
-            _wrapped_dict(message, index, (), True, row)
+            for key, item in message.items():
+                if key != "role":
+                    if type(item) is str:
+                        item = traced_text(index, (key,), item)
+                    elif type(item) not in _WITHOUT_TEXT:
+                        item = _wrapped(item, index, (key,), key != "arguments")
+                row[key if key in _FORMAT_KEYS else _wrapped_key(key, index)] = item
         except RecursionError:
             raise DataError(f"Message {index} {_TOO_DEEP}") from None
+        if len(row) > 2:
+            _share_reasoning(row)
         rows.append(row)
     return rows
+
+
+def _share_reasoning(message: dict[str, Any]) -> None:
+    """Makes reasoning that stands under several names one text: a template writes one of them."""
+    names = [key for key in REASONING_KEYS if key in message]
+    for key in names[1:]:
+        if message[key] == message[names[0]]:
+            message[key] = message[names[0]]
 
 
 def traced_tools(tools: Any) -> Any:
@@ -74,7 +91,7 @@ def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each string wrapped, except the texts of control tokens (``bos_token`` and the like)."""
     wrapped = dict(options)
     for name, value in options.items():
-        if isinstance(value, (str, dict, list, tuple)) and not name.endswith("_token"):
+        if type(value) not in _WITHOUT_TEXT and not name.endswith("_token"):
             wrapped[name] = _wrapped(value, OPTIONS, (name,), False)
     return wrapped
 
@@ -90,21 +107,15 @@ def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys:
         return make([_wrapped(item, message, (*path, i), format_keys) for i, item in enumerate(value)])
     if isinstance(value, str):  # numpy's, an enum's
         return value if isinstance(value, TracedText) else TracedText.of(Source(message, path, str.__str__(value)))
-    if isinstance(value, Mapping):
-        return _wrapped_dict(value, message, path, format_keys)
     if getattr(getattr(value, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # numpy's arrays of texts
         return _wrapped(value.tolist(), message, path, format_keys)
     return value
 
 
 def _wrapped_dict(
-    value: Mapping[Any, Any],
-    message: int,
-    path: tuple[str | int, ...],
-    format_keys: bool,
-    wrapped: dict[Any, Any] | None = None,
+    value: Mapping[Any, Any], message: int, path: tuple[str | int, ...], format_keys: bool
 ) -> dict[Any, Any]:
-    wrapped = {} if wrapped is None else wrapped
+    wrapped: dict[Any, Any] = {}
     for key, item in value.items():
         if path or key != "role":
             if type(item) is str:
@@ -116,8 +127,6 @@ def _wrapped_dict(
 
 
 def _wrapped_key(key: Any, message: int, path: tuple[str | int, ...] = ()) -> Any:
-    if type(key) is str:
-        return traced_text(message, (*path, f"key:{key}"), key)
     return _wrapped(key, message, (*path, f"key:{key}"), False) if isinstance(key, str) else key
 
 
