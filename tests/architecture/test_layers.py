@@ -1,7 +1,6 @@
 """Imports go down only. The table is the design; the walk reads every import, inside functions too."""
 
 import ast
-import importlib
 from pathlib import Path
 
 import pytest
@@ -115,31 +114,3 @@ def test_a_library_is_imported_only_where_its_row_says(repository: Path, library
 def test_tests_and_recipes_are_no_packages(repository: Path) -> None:
     found = [*(repository / "tests").rglob("__init__.py"), *(repository / "recipes").rglob("__init__.py")]
     assert found == []
-
-
-# The one that imports its names plainly; another takes all of its names, and the others are lazy (test_reexports.py).
-PLAIN_REEXPORTS = ["torchpipe/modules/transforms/tokenizers.py"]
-
-
-@pytest.mark.parametrize("path", sorted(PLAIN_REEXPORTS))
-def test_a_re_export_holds_nothing_else(repository: Path, path: str) -> None:
-    docstring, *body = ast.parse((repository / path).read_text(encoding="utf-8")).body
-    assert isinstance(docstring, ast.Expr)
-    for node in body:
-        is_list = isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
-        assert is_list or isinstance(node, ast.ImportFrom), f"{path}:{node.lineno}"
-
-
-@pytest.mark.parametrize("path", sorted(PLAIN_REEXPORTS))
-def test_a_re_exported_name_is_the_object_of_its_home(repository: Path, path: str) -> None:
-    module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
-    homes = {
-        alias.name: node.module
-        for node in ast.parse((repository / path).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
-    assert sorted(homes) == sorted(module.__all__)
-    for name, home in homes.items():
-        assert getattr(module, name) is getattr(importlib.import_module(home), name)
-        assert getattr(module, name).__module__ == home

@@ -38,6 +38,7 @@ def test_a_name_at_torchtunes_path_is_the_one_definition(file: str) -> None:
     assert sorted(sources) == sorted(old.__all__)
     for name, module in sources.items():
         assert getattr(old, name) is getattr(importlib.import_module(module), name)
+        assert getattr(old, name).__module__ == module
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -10,6 +10,21 @@ import numpy as np
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 
+# What is said of each count that is not 0, in order.
+_TOLD = {
+    "filtered_rows": "{0.filtered_rows:,} more rows left out by filter_fn",
+    "truncated_rows": "{0.truncated_rows:,} rows cut to max_seq_len ({0.truncated_tokens:,} tokens left out)",
+    "unstopped_rows": "{0.unstopped_rows:,} of them without the stop token of the turn that was cut",
+    "split_rows": "{0.split_rows:,} rows split into several",
+    "too_long_rows": "{0.too_long_rows:,} more rows left out, longer than max_seq_len",
+    "emptied_rows": "{0.emptied_rows:,} more rows left out, without a trained token once cut",
+    "unproved_rows": "{0.unproved_rows:,} more rows left out, since it isn't proved what the model samples",
+    "unproved_turns": "{0.unproved_turns:,} turns trained from where prompt and row part, unproved",
+    "dropped_images": "{0.dropped_images:,} images left out of them",
+    "untrained_rows": "{0.untrained_rows:,} rows without a trained token",
+    "dropped_rows": "{0.dropped_rows:,} rows beyond max_packs left out",
+}
+
 
 @dataclass(kw_only=True)
 class SampleCounts:
@@ -90,28 +105,7 @@ class SampleCounts:
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.trained_tokens:,} trained ({share:.0%})",
             f"longest {self.longest:,}",
         ]
-        if self.filtered_rows:
-            parts.append(f"{self.filtered_rows:,} more rows left out by filter_fn")
-        if self.truncated_rows:
-            parts.append(f"{self.truncated_rows:,} rows cut to max_seq_len ({self.truncated_tokens:,} tokens left out)")
-        if self.unstopped_rows:
-            parts.append(f"{self.unstopped_rows:,} of them without the stop token of the turn that was cut")
-        if self.split_rows:
-            parts.append(f"{self.split_rows:,} rows split into several")
-        if self.too_long_rows:
-            parts.append(f"{self.too_long_rows:,} more rows left out, longer than max_seq_len")
-        if self.emptied_rows:
-            parts.append(f"{self.emptied_rows:,} more rows left out, without a trained token once cut")
-        if self.unproved_rows:
-            parts.append(f"{self.unproved_rows:,} more rows left out, since it isn't proved what the model samples")
-        if self.unproved_turns:
-            parts.append(f"{self.unproved_turns:,} turns trained from where prompt and row part, unproved")
-        if self.dropped_images:
-            parts.append(f"{self.dropped_images:,} images left out of them")
-        if self.untrained_rows:
-            parts.append(f"{self.untrained_rows:,} rows without a trained token")
-        if self.dropped_rows:
-            parts.append(f"{self.dropped_rows:,} rows beyond max_packs left out")
+        parts += [words.format(self) for name, words in _TOLD.items() if getattr(self, name)]
         return "; ".join(parts)
 
 

@@ -19,7 +19,8 @@ ROLE_NAMES: dict[str, Role] = {
 }
 """The roles of data sets. A ``function_call`` turn's content is a call, or a list of calls, as JSON text."""
 
-REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
+"""The keys under which turns hold reasoning, and templates look for it; in the order in which transformers 5 does."""
 CALL_ROLE = "function_call"
 
 # What a message has no place for: the turn is refused, not robbed of it.

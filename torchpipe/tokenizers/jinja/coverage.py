@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
+from torchpipe.data.openai_dicts import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provenance import Source
 from torchpipe.tokenizers.jinja.rendering import Printed, Rendering
 from torchpipe.tokenizers.jinja.text import TracedText

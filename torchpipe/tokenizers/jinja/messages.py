@@ -13,9 +13,6 @@ from torchpipe.tokenizers.jinja.limits import RenderState
 from torchpipe.tokenizers.jinja.provenance import Source
 from torchpipe.tokenizers.jinja.text import TracedText
 
-REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
-"""The keys under which templates look for a message's reasoning."""
-
 
 class RowMessage(dict[str, Any]):
     """One message of a row, which knows its place."""

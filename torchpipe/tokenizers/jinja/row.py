@@ -7,10 +7,9 @@ from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import Message
-from torchpipe.data.openai_dicts import as_openai
+from torchpipe.data.openai_dicts import REASONING_KEYS, as_openai
 from torchpipe.data.turn_flags import FLAG_KEYS, turn_flags
 from torchpipe.errors import DataError
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 
 TEMPLATE_ROLES = ("system", "developer", "user", "assistant", "tool", "ipython", "function", "observation")
 """The roles that a message may have: templates write them into control tokens, where no other text may stand."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from torchpipe.data.openai_dicts import REASONING_KEYS
 from torchpipe.data.trace import Origin, TokenTrace
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.jinja.conversation import RenderedSample
 from torchpipe.tokenizers.jinja.coverage import field_name
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provenance import UNKNOWN, Source
 from torchpipe.tokenizers.jinja.rendering import Printed, Rendering
 from torchpipe.tokenizers.jinja.turns import Turn

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Literal
 
+from torchpipe.data.openai_dicts import REASONING_KEYS
 from torchpipe.errors import TorchpipeError
 from torchpipe.tokenizers.jinja.coverage import lost_number, shown, what_is_lost
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
 from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+from torchpipe.data.openai_dicts import REASONING_KEYS
 from torchpipe.errors import DataError
-from torchpipe.tokenizers.jinja.messages import REASONING_KEYS, RowMessage
+from torchpipe.tokenizers.jinja.messages import RowMessage
 from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source, make_run
 from torchpipe.tokenizers.jinja.text import TracedText
 
