@@ -1,14 +1,147 @@
-"""What became of the rows: counts that are printed before anything is trained."""
+"""What became of the rows: which of them were read, stored and left out, and counts printed before training."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
+from torchpipe.errors import DataError
+
+Reason = Literal["filtered", "too_long", "nothing_trained", "unproved"]
+"""Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the others."""
+
+Remark = Literal["untrained", "truncated", "unstopped", "split", "unproved_turns", "images_dropped"]
+"""What is said of a row that was used, though not as it stands: no token of a sample is trained; it was cut; it was cut
+and lost a stop token; it became several samples; turns of it are not proved; images of it were left out."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""A reason's code on disk is its place here. New ones go to the end."""
+
+REMARKS: tuple[Remark, ...] = get_args(Remark)
+"""A remark's code on disk is its place here. New ones go to the end."""
+
+_LEFT_OUT_BY: dict[Reason, str] = {
+    "filtered": "by filter_fn",
+    "too_long": "longer than max_seq_len",
+    "nothing_trained": "without a trained token once cut",
+    "unproved": "since it isn't proved what the model samples",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ledger:
+    """Which rows were read, and what became of each: row ids, counted independently of each other.
+
+    Attributes:
+        read: int64, rows that were read from the source.
+        stored: int64, rows of which there is a sample, each once.
+        left_out: int64, rows of which there is none, by :data:`Reason`.
+        remarks: int64, rows used otherwise than whole, by :data:`Remark`.
+
+    >>> ledger = Ledger(read=np.arange(4), stored=np.array([0, 2]), left_out={"filtered": np.array([1, 3])}, remarks={})
+    >>> ledger.check(num_rows=4)
+    >>> ledger.describe()
+    '4 rows read, 2 stored; 2 left out by filter_fn'
+    """
+
+    read: np.ndarray
+    stored: np.ndarray
+    left_out: Mapping[Reason, np.ndarray]
+    remarks: Mapping[Remark, np.ndarray]
+
+    @classmethod
+    def of_columns(cls, *, read: np.ndarray, rows: np.ndarray, left_out: np.ndarray, remarks: np.ndarray) -> "Ledger":
+        """The ledger that a shard's arrays stand for.
+
+        Args:
+            read: int64, rows that were read.
+            rows: int64, the row of each sample; samples of one row are adjacent.
+            left_out: int64 [k, 2], row and place of its reason in :data:`REASONS`.
+            remarks: int64 [k, 2], row and place in :data:`REMARKS`.
+        """
+        first = np.ones(len(rows), dtype=np.bool_)
+        first[1:] = rows[1:] != rows[:-1]
+        return cls(
+            read=read,
+            stored=rows[first].astype(np.int64, copy=False),
+            left_out={REASONS[code]: ids for code, ids in _by_code(left_out)},
+            remarks={REMARKS[code]: ids for code, ids in _by_code(remarks)},
+        )
+
+    @classmethod
+    def joined(cls, ledgers: Iterable["Ledger"]) -> "Ledger":
+        """The ledger of several parts of one source."""
+        parts = list(ledgers)
+        return cls(
+            read=_joined_ids(part.read for part in parts),
+            stored=_joined_ids(part.stored for part in parts),
+            left_out={
+                reason: _joined_ids(part.left_out[reason] for part in parts if reason in part.left_out)
+                for reason in REASONS
+                if any(reason in part.left_out for part in parts)
+            },
+            remarks={
+                remark: _joined_ids(part.remarks[remark] for part in parts if remark in part.remarks)
+                for remark in REMARKS
+                if any(remark in part.remarks for part in parts)
+            },
+        )
+
+    def check(self, num_rows: int | None = None) -> None:
+        """Checks that each row that was read is stored or left out for one reason, and no other row is.
+
+        Args:
+            num_rows: of the source; all of them must have been read.
+
+        Raises:
+            DataError: a row is missing, or stands in two places; the sentence names it.
+        """
+        read = np.sort(self.read)
+        _refuse_twice(read, "was read twice")
+        if num_rows is not None and not np.array_equal(read, np.arange(num_rows)):
+            wrong = np.setxor1d(read, np.arange(num_rows))[0]
+            raise DataError(
+                f"The ledger of {num_rows:,} rows has {len(read):,} as read; the first to differ is {wrong}."
+            )
+        used = np.sort(_joined_ids([self.stored, *self.left_out.values()]))
+        _refuse_twice(used, "has two fates in the ledger, and a row has one: stored, or left out for one reason")
+        if not np.array_equal(read, used):
+            wrong = int(np.setxor1d(read, used)[0])
+            fate = "was read, and is neither stored nor left out" if wrong in read else "has a fate, and was not read"
+            raise DataError(f"Row {wrong} {fate}: the ledger does not cover what was read.")
+        for remark, ids in self.remarks.items():
+            if len(unknown := np.setdiff1d(ids, self.stored)):
+                raise DataError(f"Row {unknown[0]} is said to be {remark}, and it is not stored.")
+
+    def as_counts(self) -> dict[str, int]:
+        """How many rows are in each of its sets, by name; those left out and remarked only where there are any."""
+        named = {"read": self.read, "stored": self.stored, **self.left_out, **self.remarks}
+        return {name: len(ids) for name, ids in named.items()}
+
+    def describe(self) -> str:
+        """One line: rows read and stored, and how many each reason left out."""
+        parts = [f"{len(self.read):,} rows read, {len(self.stored):,} stored"]
+        parts += [f"{len(ids):,} left out {_LEFT_OUT_BY[reason]}" for reason, ids in self.left_out.items() if len(ids)]
+        return "; ".join(parts)
+
+
+def _by_code(pairs: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    pairs = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+    return [(code, pairs[pairs[:, 1] == code, 0]) for code in np.unique(pairs[:, 1]).tolist()]
+
+
+def _joined_ids(parts: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def _refuse_twice(ids: np.ndarray, what: str) -> None:
+    if len(twice := ids[1:][ids[1:] == ids[:-1]]):
+        raise DataError(f"Row {twice[0]} {what}.")
+
 
 # What is said of each count that is not 0, in order.
 _TOLD = {
@@ -23,6 +156,18 @@ _TOLD = {
     "dropped_images": "{0.dropped_images:,} images left out of them",
     "untrained_rows": "{0.untrained_rows:,} rows without a trained token",
     "dropped_rows": "{0.dropped_rows:,} rows beyond max_packs left out",
+}
+
+# Which set of a ledger each count of rows is the size of.
+_FIELD_OF_SET: dict[str, Reason | Remark] = {
+    "filtered_rows": "filtered",
+    "too_long_rows": "too_long",
+    "emptied_rows": "nothing_trained",
+    "unproved_rows": "unproved",
+    "untrained_rows": "untrained",
+    "truncated_rows": "truncated",
+    "unstopped_rows": "unstopped",
+    "split_rows": "split",
 }
 
 
@@ -90,6 +235,17 @@ class SampleCounts:
         self.dropped_images += sample.get("num_images_dropped", 0)
         self.longest = max(self.longest, len(labels))
         self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
+
+    @classmethod
+    def of_ledger(cls, ledger: Ledger, **totals: Any) -> "SampleCounts":
+        """The counts of rows that a ledger stands for.
+
+        Args:
+            totals: what can't be told from ids of rows: ``rows`` (samples), ``tokens``, ``trained_tokens``, ...
+        """
+        sets: dict[str, np.ndarray] = {**ledger.left_out, **ledger.remarks}
+        counted = {field: len(sets[name]) for field, name in _FIELD_OF_SET.items() if name in sets}
+        return cls(**{**counted, **totals})
 
     def add_row(self, fitted: Fitted) -> None:
         """Counts what became of one row as a whole. Its samples are counted one by one, with :meth:`add`."""

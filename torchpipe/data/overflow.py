@@ -9,6 +9,7 @@ from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.cuts import cut_on_a_side, split_row
 from torchpipe.data.fewer_messages import longest_that_fits, prefixes_around_calls, without_oldest_turns
+from torchpipe.data.sequences import labelled
 from torchpipe.data.whole_row import Cut, WholeRow
 from torchpipe.errors import ConfigError, DataError
 
@@ -173,12 +174,12 @@ class Fitted:
 def fit(
     row: Mapping[str, Any], policy: OverflowPolicy, to_sample: Callable[[Mapping[str, Any]], dict[str, Any]], parts: Any
 ) -> Fitted:
-    """The samples of a row. A row that fits comes back as ``to_sample`` made it.
+    """The samples of a row. A row that fits comes back as ``to_sample`` made it; parts of one have their labels.
 
     Args:
         row: what the model transform is given; ``turns`` and rows with calls need its ``messages``.
         policy: what becomes of it if it is too long.
-        to_sample: the row to its whole sample: ``tokens``, ``mask``, ``labels``, with all that belongs to them.
+        to_sample: the row to its whole sample: ``tokens`` and ``mask``, with all that belongs to them.
         parts: the model transform, asked where messages and media stand, and which tokens stop.
 
     Raises:
@@ -201,10 +202,10 @@ def fit(
         )
     if policy.overflow == "drop":
         return Fitted(samples=[], left_out="too_long", num_tokens=num_tokens)
-    whole = WholeRow(row=row, sample=sample, parts=parts)
+    whole = WholeRow(row=row, sample=labelled(sample), parts=parts)
     if policy.overflow == "split":
         return Fitted(samples=split_row(whole, policy.max_seq_len), num_tokens=num_tokens)
-    kept = _truncated(whole, policy, to_sample)
+    kept = _truncated(whole, policy, lambda shorter: labelled(to_sample(shorter)))
     if kept is None:
         return Fitted(samples=[], left_out="too_long", num_tokens=num_tokens)
     kept["num_truncated"] = num_tokens - len(kept["tokens"])

@@ -1,6 +1,7 @@
 """Rows to samples: the two transforms of a data set, one after the other, and the labels."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torchpipe.data.conversations import validate_messages
@@ -8,7 +9,7 @@ from torchpipe.data.loss_weights import loss_weights
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, OverflowPolicy, fit, without_limit
 from torchpipe.data.protocols import Transform
-from torchpipe.data.sequences import next_token_labels
+from torchpipe.data.sequences import labelled
 from torchpipe.errors import ConfigError, DataError
 
 
@@ -68,8 +69,20 @@ class SFTTransform:
         fitted = self.fitted(sample)
         return fitted.samples[0] if self.overflow is None else fitted.only(self.overflow)
 
-    def fitted(self, sample: Mapping[str, Any]) -> Fitted:
-        """The samples of one row, and why there is none; one where ``overflow`` is None."""
+    def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
+        """The samples of one row, and why there is none; one where ``overflow`` is None.
+
+        Args:
+            labels: False leaves out those that follow from tokens and mask, for a caller that derives them for many
+                samples at once (:func:`~torchpipe.data.sequences.trained_positions`). A sample that is a part of a row
+                has them in any case, for its last one is a token of the next part.
+        """
+        fitted = self._fitted(sample)
+        if not labels or self.model_transform is None:
+            return fitted
+        return replace(fitted, samples=[labelled(one) for one in fitted.samples])
+
+    def _fitted(self, sample: Mapping[str, Any]) -> Fitted:
         row = sample if self.message_transform is None else _as_mapping(self.message_transform(sample), "message")
         if "messages" in row:
             _check_messages(row["messages"])
@@ -100,7 +113,7 @@ class SFTTransform:
         return self._finished(self.whole_transform(row))
 
     def _finished(self, given: Any) -> dict[str, Any]:
-        """What the model transform gave, with labels."""
+        """What the model transform gave, with weights in label space; labels of its own are no part of it."""
         result = dict(_as_mapping(given, "model"))
         if not ("tokens" in result and "mask" in result):
             raise DataError(
@@ -119,7 +132,7 @@ class SFTTransform:
             mask = result["mask"] = [bool(masked) or not weight for masked, weight in zip(mask, weights, strict=True)]
             if not set(wanted) <= {0, 1}:
                 result["loss_weights"] = wanted
-        result["labels"] = next_token_labels(tokens, mask).tolist()
+        result.pop("labels", None)
         return result
 
 

@@ -1,6 +1,6 @@
 """Token sequences: cutting one to length, and the labels that follow from tokens and mask."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,8 +90,41 @@ def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] |
             raise DataError(f"The mask holds {list(mask)[:3]} ...; it must hold True (not trained) and False.")
         if ids.min() < 0 or ids.max() >= 2**31:
             raise DataError(f"Tokens run from {ids.min()} to {ids.max()}; an id is from 0 to 2**31 - 1.")
-        np.copyto(labels[:-1], ids[1:], where=hidden[1:] == 0)
+        np.copyto(labels[:-1], ids[1:], where=trained_positions(hidden, np.array([len(ids)]))[:-1])
     return labels
+
+
+def trained_positions(mask: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Which positions have a target that is trained, of samples that lie one after another.
+
+    This is the label rule: position i predicts token ``i + 1`` of its own sample, where ``mask[i + 1]`` is 0.
+
+    Args:
+        mask: of all samples' tokens, length n; 0 where the token is trained.
+        ends: one past the last token of each sample, ascending.
+
+    Returns:
+        bool [n].
+
+    >>> trained_positions(np.array([1, 1, 0, 0, 1, 0]), np.array([4, 6])).tolist()
+    [False, True, True, False, True, False]
+    """
+    trained = np.zeros(len(mask), dtype=np.bool_)
+    if len(mask):
+        np.equal(mask[1:], 0, out=trained[:-1])
+        trained[ends - 1] = False
+    return trained
+
+
+def labelled(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """The sample with the ``labels`` that its ``tokens`` and ``mask`` stand for, a list; those that it has stay.
+
+    >>> labelled({"tokens": [5, 6], "mask": [True, False]})["labels"]
+    [6, -100]
+    """
+    if "labels" in sample:
+        return dict(sample)
+    return {**sample, "labels": next_token_labels(sample["tokens"], sample["mask"]).tolist()}
 
 
 def _flags(mask: Sequence[bool] | np.ndarray) -> np.ndarray:

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 from torch.utils.data import Dataset
 
-from torchpipe._dotpath import resolve
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import KeptRows, Rows, Source, describe_source, load_rows
+from torchpipe.errors import ConfigError
+from torchpipe.sources import Source, describe_source, load_rows
+from torchpipe.sources.row_filter import RowFilter, made_of_row
 
 Made = TypeVar("Made")
 
@@ -81,8 +80,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
             _refuse_other_than_one(model_transform)
         self.rows = rows
         if filter_fn is not None:
-            keep = resolve(filter_fn) if isinstance(filter_fn, str) else filter_fn
-            self.rows = _filtered(rows, keep, filter_kwargs or {}, self.name)
+            self.rows = RowFilter(filter_fn, filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"
         elif filter_kwargs:
             raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")
@@ -102,13 +100,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
-        index %= len(self)
-        try:
-            row = self.rows[index]
-            # A transform that changes its row must not change a source that lies in memory.
-            return make(dict(row) if isinstance(row, dict) else row)
-        except Exception as error:
-            raise located(error, f"Row {index} of {self.name}")  # noqa: B904  # the same error, not a second one
+        return made_of_row(self.rows, index % len(self), self.name, make)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
@@ -121,29 +113,3 @@ def _refuse_other_than_one(model_transform: Any) -> None:
             f"The tokenizer has on_unproved={model_transform.on_unproved!r}, which makes none or several samples of a "
             "row, and this data set has one for each. Use 'refuse' or 'common_prefix', or filter the rows before."
         )
-
-
-# What only makes a filter of Hugging Face faster, or shows its progress; our own loop does without.
-_SPEED_OPTIONS = {"num_proc", "desc", "writer_batch_size", "load_from_cache_file", "keep_in_memory", "cache_file_name"}
-
-
-def _filtered(rows: Rows, filter_fn: Callable[..., bool], filter_kwargs: Mapping[str, Any], name: str) -> Rows:
-    own_filter = getattr(rows, "filter", None)
-    if callable(own_filter):
-        kept: Any = own_filter(filter_fn, **filter_kwargs)
-    else:
-        if other := sorted(set(filter_kwargs) - _SPEED_OPTIONS):
-            raise ConfigError(f"filter_kwargs {', '.join(other)} are for Hugging Face data sets; {name} is not one.")
-        kept = KeptRows(
-            rows, np.array([i for i in range(len(rows)) if _is_kept(rows, i, filter_fn, name)], dtype=np.int64)
-        )
-    if len(kept) == 0:
-        raise SourceError(f"filter_fn kept none of the {len(rows)} rows of {name}. Check what it returns.")
-    return kept
-
-
-def _is_kept(rows: Rows, index: int, filter_fn: Callable[..., bool], name: str) -> bool:
-    try:
-        return bool(filter_fn(rows[index]))
-    except Exception as error:
-        raise located(error, f"filter_fn at row {index} of {name}")  # noqa: B904  # the same error

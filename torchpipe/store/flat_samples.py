@@ -1,0 +1,173 @@
+"""The samples of a shard in flat buffers: no array for each sample, and labels for all of them at once."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from torchpipe._suggest import listed
+from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.ledger import REASONS, REMARKS, Reason, Remark
+from torchpipe.data.sequences import next_token_labels, trained_positions
+from torchpipe.errors import ColumnError, DataError, TorchpipeError, located
+from torchpipe.store.shard import ShardData
+
+
+class FlatSamples:
+    """Samples in the order in which rows are added.
+
+    Args:
+        name: what errors call the source of the rows.
+        token_dtype: of the tokens in :meth:`finished`; an id that does not fit is an error.
+    """
+
+    def __init__(self, *, name: str, token_dtype: np.dtype) -> None:
+        self._name = name
+        self._token_dtype = token_dtype
+        self._tokens = array("I")
+        self._mask = bytearray()  # 0: trained
+        self._lengths = array("q")
+        self._rows = array("q")
+        self._read = array("q")
+        self._left_out = array("q")  # pairs of row and code
+        self._remarks = array("q")  # pairs of row and code
+        self._labels = array("i")  # of the samples that have their own
+        self._has_labels = bytearray()
+        self._weights = array("f")  # of the samples that have some
+        self._has_weights = bytearray()
+        self._totals = {"truncated_tokens": 0, "unproved_turns": 0, "dropped_images": 0}
+
+    def add_row(self, row: int, made: Sequence[Mapping[str, Any]] | Reason) -> None:
+        """Adds what became of a row.
+
+        Raises:
+            DataError: a sample is not what it has to be; the sentence names the row.
+        """
+        self._read.append(row)
+        if isinstance(made, str):
+            self._left_out.extend((row, REASONS.index(made)))
+            return
+        try:
+            for sample in made:
+                self._add(sample)
+                self._rows.append(row)
+        except (TorchpipeError, TypeError, ValueError, OverflowError) as error:
+            raise located(error, f"Row {row} of {self._name}")  # noqa: B904  # the same error
+        self._remark(row, made)
+
+    def _remark(self, row: int, made: Sequence[Mapping[str, Any]]) -> None:
+        said: set[Remark] = set()
+        if len(made) > 1:
+            said.add("split")
+        for sample in made:
+            counts = [int(sample.get(f"num_{what}", 0)) for what in ("truncated", "unproved_turns", "images_dropped")]
+            if any(counts):
+                names: tuple[Remark, ...] = ("truncated", "unproved_turns", "images_dropped")
+                said |= {name for name, count in zip(names, counts, strict=True) if count}
+                for name, count in zip(self._totals, counts, strict=True):
+                    self._totals[name] += count
+            if sample.get("lost_stop"):
+                said.add("unstopped")
+        for remark in said:
+            self._remarks.extend((row, REMARKS.index(remark)))
+
+    def _add(self, sample: Mapping[str, Any]) -> None:
+        if "tokens" not in sample or not ("mask" in sample or "labels" in sample):
+            raise ColumnError(f"A sample has {listed(sorted(sample))}. It needs `tokens`, and `mask` or `labels`.")
+        if "encoder_input" in sample:
+            raise DataError("A sample holds images, and a token store keeps tokens alone. Use it without packing.")
+        tokens = _as_list(sample["tokens"])
+        self._add_tokens(tokens)
+        num_tokens = len(tokens)
+        labels = sample.get("labels")
+        if labels is None:
+            self._add_mask(sample["tokens"], sample["mask"])
+        else:
+            self._mask += bytes(num_tokens)
+            self._add_own(self._labels, "labels", labels, num_tokens)
+        self._has_labels.append(labels is not None)
+        weights = sample.get("loss_weights")
+        if weights is not None:
+            self._add_own(self._weights, "loss_weights", weights, num_tokens)
+        self._has_weights.append(weights is not None)
+        self._lengths.append(num_tokens)
+
+    def _add_tokens(self, tokens: list[int]) -> None:
+        try:
+            self._tokens.fromlist(tokens)
+        except (TypeError, OverflowError):
+            next_token_labels(tokens, [False] * len(tokens))  # says what is wrong
+            self._tokens.fromlist([int(token) for token in tokens])
+
+    def _add_mask(self, tokens: Any, mask: Any) -> None:
+        if len(tokens) != len(mask):
+            next_token_labels(tokens, mask)
+        try:
+            flags = bytes(mask) if type(mask) is list else bytes(_as_list(mask))
+        except (TypeError, ValueError):
+            next_token_labels(tokens, mask)  # says what is wrong
+            flags = bytes(map(bool, mask))
+        self._mask += flags
+
+    @staticmethod
+    def _add_own(buffer: "array[Any]", key: str, values: Any, num_tokens: int) -> None:
+        if len(values) != num_tokens:
+            raise DataError(f"A sample has {num_tokens} tokens and {len(values)} {key}; they have to be as many.")
+        try:
+            buffer.fromlist(_as_list(values))
+        except (TypeError, OverflowError) as error:
+            raise DataError(f"The {key} of a sample are not 32-bit numbers ({error}).") from None
+
+    def finished(self) -> ShardData:
+        """Everything that was added, as arrays.
+
+        Raises:
+            DataError: a token is no id, or a mask holds other than True and False; the sentence names the row.
+        """
+        tokens = np.frombuffer(self._tokens, dtype=np.uint32) if self._tokens else np.empty(0, dtype=np.uint32)
+        mask = np.frombuffer(self._mask, dtype=np.uint8)
+        lengths = np.array(self._lengths, dtype=np.int64)
+        ends = np.cumsum(lengths)
+        limit = min(2**31, np.iinfo(self._token_dtype).max + 1)
+        self._refuse(tokens >= limit, ends, f"a token's id is not below {limit:,}, which this vocabulary has")
+        self._refuse(mask > 1, ends, "the mask holds other than True (not trained) and False")
+        trained, labels = trained_positions(mask, ends), None
+        if any(self._has_labels):
+            labels = np.full(len(tokens), IGNORE_INDEX, dtype=np.int32)
+            np.copyto(labels[:-1], tokens[1:].astype(np.int32), where=trained[:-1])
+            labels[_places(self._has_labels, lengths)] = self._labels
+            trained = labels != IGNORE_INDEX
+        weights = None
+        if any(self._has_weights):
+            weights = trained.astype(np.float32)
+            weights[_places(self._has_weights, lengths)] = self._weights
+        return ShardData(
+            tokens=tokens.astype(self._token_dtype, copy=False),
+            labels=labels,
+            trained=trained if labels is None else None,
+            lengths=lengths,
+            rows=np.array(self._rows, dtype=np.int64),
+            read=np.array(self._read, dtype=np.int64),
+            left_out=_pairs(self._left_out),
+            remarks=_pairs(self._remarks),
+            loss_weights=weights,
+            totals=dict(self._totals),
+        )
+
+    def _refuse(self, wrong: np.ndarray, ends: np.ndarray, what: str) -> None:
+        if wrong.any():
+            sample = int(np.searchsorted(ends, np.flatnonzero(wrong)[0], side="right"))
+            raise DataError(f"Row {self._rows[sample]} of {self._name}: {what}.")
+
+
+def _as_list(values: Any) -> list[Any]:
+    return values if type(values) is list else values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _places(has: bytearray, lengths: np.ndarray) -> np.ndarray:
+    return np.repeat(np.frombuffer(has, dtype=np.bool_), lengths)
+
+
+def _pairs(flat: "array[int]") -> np.ndarray:
+    return np.array(flat, dtype=np.int64).reshape(-1, 2)

@@ -1,0 +1,67 @@
+"""What a store is built from: a recipe, whose key is known without reading a row, and the samples of its rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from torchpipe.data.ledger import Reason
+
+
+class RowSamples(Protocol):
+    """Rows of a source, and the samples that each of them gives.
+
+    Attributes:
+        name: what errors call the source.
+        num_rows: rows of the source.
+        vocab_size: one past the largest token id, where the tokenizer says it.
+    """
+
+    name: str
+    num_rows: int
+    vocab_size: int | None
+
+    def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
+        """The samples of a row, or why there is none.
+
+        A sample has ``tokens``, and ``mask`` (True = not trained) or ``labels``, of equal length; where they weigh
+        differently, ``loss_weights`` (those of the labels). ``num_truncated``, ``lost_stop``, ``num_unproved_turns``
+        and ``num_images_dropped`` are counted.
+
+        Raises:
+            Exception: the row can't be used; the error names it.
+        """
+        ...
+
+    def check(self, num_stored: int, num_filtered: int) -> None:
+        """Refuses what is left of the rows, if it is too little.
+
+        Raises:
+            SourceError: a filter kept no row.
+        """
+        ...
+
+
+class StoreRecipe(Protocol):
+    """How the samples of a store come about.
+
+    Attributes:
+        name: what messages call the source.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call the source."""
+        ...
+
+    def key_fields(self) -> dict[str, str]:
+        """Everything that decides the samples, by name, without reading a row.
+
+        ``source`` is the name of the source, and equal for stores of one source whatever else differs.
+
+        Raises:
+            NoFingerprint: something can't be told apart from what it was in another process; the sentence says what.
+        """
+        ...
+
+    def open(self) -> RowSamples:
+        """The rows, opened. Called once in a process, and only where there is something to build."""
+        ...
