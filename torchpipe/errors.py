@@ -29,6 +29,10 @@ class SourceError(TorchpipeError, OSError):
     """A file or data set can't be read."""
 
 
+class StoreError(TorchpipeError, OSError):
+    """A token store can't be written, or what is on the disk is not what was written."""
+
+
 class TokenizerError(TorchpipeError, ValueError):
     """A tokenizer file or a set of control tokens can't be used."""
 

@@ -16,11 +16,17 @@ ALLOWED: dict[str, set[str]] = {
     "tokenizers": {"data"},
     "vision": {"data"},
     "modules": {"data"},
-    "datasets": {"data", "config", "sources"},
+    "store": {"data", "config", "sources"},
+    "datasets": {"data", "config", "sources", "store"},
     "models": {"data", "modules", "tokenizers", "vision"},
     "training": {"data", "modules", "models"},  # a checkpoint writes weights
-    "audit": {"data", "config", "sources", "tokenizers", "vision", "modules", "datasets", "models", "training"},
-    "cli": {"data", "config", "sources", "tokenizers", "vision", "modules", "datasets", "models", "training", "audit"},
+    "audit": {
+        *("data", "config", "sources", "tokenizers", "vision", "modules", "store", "datasets", "models", "training"),
+    },
+    "cli": {
+        *("data", "config", "sources", "tokenizers", "vision", "modules", "store", "datasets", "models", "training"),
+        "audit",
+    },
 }
 LIBRARY_ONLY_IN: dict[str, set[str]] = {
     "datasets": {"sources"},

@@ -1,0 +1,20 @@
+"""Tokenised samples on the disk: written once in shards, memory-mapped by every rank and worker."""
+
+from torchpipe.store.array_file import Verify
+from torchpipe.store.manifest import Manifest, publish_store, read_manifest, shard_folder
+from torchpipe.store.shard import Shard, open_shard, write_shard
+from torchpipe.store.shard_data import ShardData
+from torchpipe.store.token_store import TokenStore
+
+__all__ = [
+    "Manifest",
+    "Shard",
+    "ShardData",
+    "TokenStore",
+    "Verify",
+    "open_shard",
+    "publish_store",
+    "read_manifest",
+    "shard_folder",
+    "write_shard",
+]

@@ -1,0 +1,184 @@
+"""What makes a folder a store: the manifest, written last."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchpipe import __version__
+from torchpipe.errors import StoreError
+from torchpipe.store.array_file import REBUILD
+from torchpipe.store.publishing import json_bytes, publish_json, published_folder
+from torchpipe.store.sample_index import SampleIndex
+from torchpipe.store.shard import Shard, hash_of, open_shard
+
+FORMAT = 1
+"""The version of the files' format. A store of another one is never read."""
+
+MANIFEST_JSON = "manifest.json"
+KEY_JSON = "key.json"
+INDEX = "index"
+
+_KIND = "torchpipe token store"
+_LIBRARIES = ("torchpipe", "numpy", "tiktoken", "tokenizers", "sentencepiece", "jinja2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A store's table of contents.
+
+    Attributes:
+        shards: the hash of each shard's ``shard.json``, in order.
+        num_rows, num_samples, num_tokens, num_trained: totals.
+        longest: tokens of the longest sample.
+        largest_token_id: which the model's vocabulary has to hold; -1 without tokens.
+        has_weights: whether the samples have loss weights.
+        ledger: what became of the rows, by reason.
+        digest: a hash of all samples' tokens, labels and weights, and of how they lie in shards.
+        index: facts of the files in ``index/`` (see :class:`~torchpipe.store.sample_index.SampleIndex`).
+        libraries: the versions that built it.
+        key: hash of ``key.json``.
+    """
+
+    shards: Sequence[str]
+    num_rows: int
+    num_samples: int
+    num_tokens: int
+    num_trained: int
+    longest: int
+    largest_token_id: int
+    has_weights: bool
+    ledger: Mapping[str, int]
+    digest: str
+    index: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    libraries: Mapping[str, str]
+    key: str
+
+
+def shard_folder(store: Path, number: int) -> Path:
+    """Where a store's shard of a number is."""
+    return store / "shards" / f"{number:05d}"
+
+
+def publish_store(folder: Path, *, num_shards: int, ledger: Mapping[str, int] | None = None) -> Manifest:
+    """Makes a store of the finished shards 0 to ``num_shards - 1`` of a folder, which holds ``key.json`` too.
+
+    The index is written first and the manifest last: a folder without a manifest is no store.
+
+    Raises:
+        StoreError: a shard is missing or damaged, rows of two shards overlap, or the files can't be written.
+    """
+    shards = [open_shard(shard_folder(folder, number)) for number in range(num_shards)]
+    check_rows(shards)
+    with published_folder(folder / INDEX) as temporary:
+        index = SampleIndex.of(shards).write(temporary)
+    manifest = Manifest(
+        shards=[shard.hash for shard in shards],
+        num_rows=sum(shard.facts["num_rows"] for shard in shards),
+        num_samples=sum(shard.num_samples for shard in shards),
+        num_tokens=sum(shard.num_tokens for shard in shards),
+        num_trained=sum(shard.facts["num_trained"] for shard in shards),
+        longest=max((shard.facts["longest"] for shard in shards), default=0),
+        largest_token_id=max((shard.facts["largest_token_id"] for shard in shards), default=-1),
+        has_weights=any(shard.has_weights for shard in shards),
+        ledger=dict(ledger or {}),
+        digest=digest_of(shards),
+        index=index,
+        libraries=library_versions(),
+        key=hash_of(_read(folder / KEY_JSON)),
+    )
+    value = {"kind": _KIND, "format": FORMAT, **asdict(manifest)}
+    publish_json(folder / MANIFEST_JSON, {**value, "hash": hash_of(json_bytes(value))})
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the store in a folder.
+
+    Raises:
+        StoreError: there is none, it is damaged or something else, or of another format version.
+    """
+    path = folder / MANIFEST_JSON
+    content = _read(path)
+    try:
+        value = json.loads(content)
+        kind, version, found = value.pop("kind"), value.pop("format"), value.pop("hash")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise StoreError(
+            f"{path} is no manifest of a token store ({type(error).__name__}: {error}). {REBUILD}"
+        ) from error
+    if kind != _KIND:
+        raise StoreError(f"{path} is the manifest of {kind!r}, not of a {_KIND}. Give the folder of a store.")
+    if version != FORMAT:
+        raise StoreError(
+            f"{path} is of format version {version}; this torchpipe reads version {FORMAT}. "
+            "Build the store again, or use the torchpipe that built it."
+        )
+    if hash_of(json_bytes({"kind": kind, "format": version, **value})) != found:
+        raise StoreError(f"{path} was changed after it was written: its hash differs. {REBUILD}")
+    try:
+        return Manifest(**value)
+    except TypeError as error:
+        raise StoreError(f"{path} has other fields than a manifest ({error}). {REBUILD}") from error
+
+
+def read_key(folder: Path, *, key_hash: str | None = None) -> dict[str, Any]:
+    """What a store was made of: the fields of its key.
+
+    Raises:
+        StoreError: ``key.json`` is missing, damaged, or not the one that the manifest names.
+    """
+    path = folder / KEY_JSON
+    content = _read(path)
+    if key_hash is not None and hash_of(content) != key_hash:
+        raise StoreError(f"{path} was changed after it was written: its hash differs. {REBUILD}")
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        raise StoreError(f"{path} is no JSON ({error}). {REBUILD}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} holds a {type(value).__name__}, not the fields of a key. {REBUILD}")
+    return value
+
+
+def check_rows(shards: Sequence[Shard]) -> None:
+    """Raises StoreError where two shards account for the same row, or a later shard for earlier rows."""
+    for before, after in zip(shards, shards[1:], strict=False):
+        if after.row_range.start < before.row_range.stop:
+            raise StoreError(
+                f"{after.folder} holds rows from {after.row_range.start} on, and {before.folder} holds rows up to "
+                f"{before.row_range.stop - 1}: no row may be in two shards. {REBUILD}"
+            )
+
+
+def digest_of(shards: Sequence[Shard]) -> str:
+    """A hash of all samples of some shards, hexadecimal."""
+    total = hashlib.blake2b(digest_size=16)
+    for shard in shards:
+        total.update(shard.facts["digest"].encode())
+    return total.hexdigest()
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that decide what is in a store; those that are not installed are left out."""
+    versions = {"torchpipe": __version__, "numpy": np.__version__}
+    for name in _LIBRARIES[2:]:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise StoreError(f"{path} is missing: {path.parent} is no finished store. Build it, or give another.") from None
+    except OSError as error:
+        raise StoreError(f"{path} can't be read: {error.strerror}.") from error
