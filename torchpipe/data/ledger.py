@@ -14,7 +14,7 @@ from torchpipe.errors import DataError
 Reason = Literal["filtered", "too_long", "nothing_trained", "unproved"]
 """Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the others."""
 
-Remark = Literal["untrained", "truncated", "unstopped", "split", "unproved_turns", "images_dropped"]
+Remark = Literal["untrained", "truncated", "unstopped", "split", "partly_unproved", "images_dropped"]
 """What is said of a row that was used, though not as it stands: no token of a sample is trained; it was cut; it was cut
 and lost a stop token; it became several samples; turns of it are not proved; images of it were left out."""
 
@@ -237,14 +237,14 @@ class SampleCounts:
         self.largest_token_id = max(self.largest_token_id, int(max(sample["tokens"], default=-1)))
 
     @classmethod
-    def of_ledger(cls, ledger: Ledger, **totals: Any) -> "SampleCounts":
+    def of_sets(cls, sizes: Mapping[str, int], **totals: Any) -> "SampleCounts":
         """The counts of rows that a ledger stands for.
 
         Args:
+            sizes: of the ledger's sets (:meth:`Ledger.as_counts`).
             totals: what can't be told from ids of rows: ``rows`` (samples), ``tokens``, ``trained_tokens``, ...
         """
-        sets: dict[str, np.ndarray] = {**ledger.left_out, **ledger.remarks}
-        counted = {field: len(sets[name]) for field, name in _FIELD_OF_SET.items() if name in sets}
+        counted = {field: sizes[name] for field, name in _FIELD_OF_SET.items() if name in sizes}
         return cls(**{**counted, **totals})
 
     def add_row(self, fitted: Fitted) -> None:

@@ -13,18 +13,26 @@ from torchpipe.data.sequences import next_token_labels, trained_positions
 from torchpipe.errors import ColumnError, DataError, TorchpipeError, located
 from torchpipe.store.shard import ShardData
 
+REMARKS_FILE = "remarks"
+"""The array of a shard with row and code of each :data:`~torchpipe.data.ledger.Remark`: int64 [k, 2]."""
+
+READ_FILE = "read"
+"""The array of a shard with the rows that were read to make it, as ranges: int64 [k, 2], the stop exclusive."""
+
+_TWO_BYTES = 2**16
+
 
 class FlatSamples:
     """Samples in the order in which rows are added.
 
     Args:
         name: what errors call the source of the rows.
-        token_dtype: of the tokens in :meth:`finished`; an id that does not fit is an error.
+        vocab_size: of the tokenizer; up to 65,536 the tokens take two bytes each.
     """
 
-    def __init__(self, *, name: str, token_dtype: np.dtype) -> None:
+    def __init__(self, *, name: str, vocab_size: int | None) -> None:
         self._name = name
-        self._token_dtype = token_dtype
+        self._fits_two_bytes = vocab_size is not None and vocab_size <= _TWO_BYTES
         self._tokens = array("I")
         self._mask = bytearray()  # 0: trained
         self._lengths = array("q")
@@ -63,7 +71,7 @@ class FlatSamples:
         for sample in made:
             counts = [int(sample.get(f"num_{what}", 0)) for what in ("truncated", "unproved_turns", "images_dropped")]
             if any(counts):
-                names: tuple[Remark, ...] = ("truncated", "unproved_turns", "images_dropped")
+                names: tuple[Remark, ...] = ("truncated", "partly_unproved", "images_dropped")
                 said |= {name for name, count in zip(names, counts, strict=True) if count}
                 for name, count in zip(self._totals, counts, strict=True):
                     self._totals[name] += count
@@ -119,8 +127,11 @@ class FlatSamples:
         except (TypeError, OverflowError) as error:
             raise DataError(f"The {key} of a sample are not 32-bit numbers ({error}).") from None
 
-    def finished(self) -> ShardData:
+    def finished(self, *, first_row: int, num_rows: int) -> ShardData:
         """Everything that was added, as arrays.
+
+        Args:
+            first_row, num_rows: the rows that the shard accounts for.
 
         Raises:
             DataError: a token is no id, or a mask holds other than True and False; the sentence names the row.
@@ -129,9 +140,9 @@ class FlatSamples:
         mask = np.frombuffer(self._mask, dtype=np.uint8)
         lengths = np.array(self._lengths, dtype=np.int64)
         ends = np.cumsum(lengths)
-        limit = min(2**31, np.iinfo(self._token_dtype).max + 1)
-        self._refuse(tokens >= limit, ends, f"a token's id is not below {limit:,}, which this vocabulary has")
-        self._refuse(mask > 1, ends, "the mask holds other than True (not trained) and False")
+        limit = _TWO_BYTES if self._fits_two_bytes else 2**31
+        self._refuse(tokens >= limit, ends, f"it has a token id from {limit:,} on; the tokenizer's vocab_size is less")
+        self._refuse(mask > 1, ends, "its mask holds other than True (not trained) and False")
         trained, labels = trained_positions(mask, ends), None
         if any(self._has_labels):
             labels = np.full(len(tokens), IGNORE_INDEX, dtype=np.int32)
@@ -143,16 +154,19 @@ class FlatSamples:
             weights = trained.astype(np.float32)
             weights[_places(self._has_weights, lengths)] = self._weights
         return ShardData(
-            tokens=tokens.astype(self._token_dtype, copy=False),
+            tokens=tokens,
             labels=labels,
             trained=trained if labels is None else None,
             lengths=lengths,
             rows=np.array(self._rows, dtype=np.int64),
-            read=np.array(self._read, dtype=np.int64),
+            first_row=first_row,
+            num_rows=num_rows,
             left_out=_pairs(self._left_out),
-            remarks=_pairs(self._remarks),
             loss_weights=weights,
-            totals=dict(self._totals),
+            # Of two-byte tokens it is all that is asked; a tokenizer may have ids beyond the vocab_size that it states.
+            vocab_size=_TWO_BYTES if self._fits_two_bytes else None,
+            counts=dict(self._totals),
+            extra={REMARKS_FILE: _pairs(self._remarks), READ_FILE: _as_ranges(np.array(self._read, dtype=np.int64))},
         )
 
     def _refuse(self, wrong: np.ndarray, ends: np.ndarray, what: str) -> None:
@@ -171,3 +185,15 @@ def _places(has: bytearray, lengths: np.ndarray) -> np.ndarray:
 
 def _pairs(flat: "array[int]") -> np.ndarray:
     return np.array(flat, dtype=np.int64).reshape(-1, 2)
+
+
+def _as_ranges(ids: np.ndarray) -> np.ndarray:
+    """Runs of ascending numbers: int64 [k, 2], the stop exclusive.
+
+    >>> _as_ranges(np.array([3, 4, 5, 9])).tolist()
+    [[3, 6], [9, 10]]
+    """
+    if not len(ids):
+        return np.empty((0, 2), dtype=np.int64)
+    breaks = np.flatnonzero(np.diff(ids) != 1)
+    return np.stack([ids[np.concatenate([[0], breaks + 1])], ids[np.concatenate([breaks, [len(ids) - 1]])] + 1], axis=1)

@@ -47,7 +47,7 @@ def write_shard(folder: Path, data: ShardData) -> dict[str, Any]:
             "num_samples": len(data.lengths),
             "num_tokens": len(data.tokens),
             "num_trained": int(arrays["trained_counts"].sum(dtype=np.int64)),
-            "largest_token_id": int(data.tokens.max(initial=-1)),
+            "largest_token_id": int(data.tokens.max()) if len(data.tokens) else -1,
             "longest": int(data.lengths.max(initial=0)),
             "counts": dict(data.counts),
             "digest": _digest(arrays),

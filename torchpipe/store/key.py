@@ -1,0 +1,54 @@
+"""What a store is told apart by, and which of it changed where there is none yet."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchpipe._suggest import listed
+from torchpipe.errors import StoreError
+from torchpipe.store.manifest import KEY_JSON, MANIFEST_JSON, read_key
+from torchpipe.store.publishing import json_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreKey:
+    """Everything that decides what is in a store, by name.
+
+    Attributes:
+        fields: text by name. ``source`` names the source; it is equal for all stores of one source.
+
+    >>> key = StoreKey(fields={"source": "chats.json", "tokenizer": "a1"})
+    >>> key.differences(StoreKey(fields={"source": "chats.json", "tokenizer": "b2", "filter_fn": "c3"}))
+    ['filter_fn', 'tokenizer']
+    """
+
+    fields: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal characters, the name of the store's folder."""
+        return hashlib.blake2b(json_bytes(self.fields), digest_size=16).hexdigest()
+
+    def differences(self, other: "StoreKey") -> list[str]:
+        """The names of the fields that only one of the two has, or that differ."""
+        names = self.fields.keys() | other.fields.keys()
+        return sorted(name for name in names if self.fields.get(name) != other.fields.get(name))
+
+
+def what_changed(key: StoreKey, cache_dir: Path) -> str | None:
+    """A line that says how ``key`` differs from the most alike store of the same source; None where there is none."""
+    found: list[tuple[int, float, list[str]]] = []
+    for manifest in cache_dir.glob(f"*/{MANIFEST_JSON}"):
+        try:
+            other = StoreKey(fields=read_key(manifest.parent))
+            written = (manifest.parent / KEY_JSON).stat().st_mtime
+        except (StoreError, OSError):
+            continue  # a damaged store, or one that is being removed, is no store to compare with
+        if other.fields.get("source") == key.fields.get("source"):
+            changed = key.differences(other)
+            found.append((len(changed), -written, changed))
+    if not found:
+        return None
+    changed = min(found)[2]
+    return f"{key.fields.get('source')}: tokenised anew, for {listed(changed)} changed since it was stored."

@@ -1,0 +1,104 @@
+"""Makes one shard of a store from its rows."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchpipe.errors import StoreError
+from torchpipe.store.flat_samples import FlatSamples
+from torchpipe.store.manifest import shard_folder
+from torchpipe.store.rows import RowSamples, StoreRecipe
+from torchpipe.store.shard import write_shard
+
+_ROWS_BETWEEN_REPORTS = 256
+
+
+@dataclass(kw_only=True)
+class ShardMaker:
+    """Makes shards, in this process or, sent there, in another, which opens the rows anew.
+
+    Attributes:
+        recipe: of the samples.
+        folder: of the store.
+        shard_rows: rows a shard.
+        row: the one being made into samples; None between shards.
+    """
+
+    recipe: StoreRecipe
+    folder: Path
+    shard_rows: int
+    row: int | None = None
+    _rows: RowSamples | None = field(default=None, repr=False)
+
+    @property
+    def rows(self) -> RowSamples:
+        """The rows, opened when they are first asked for."""
+        if self._rows is None:
+            self._rows = self.recipe.open()
+        return self._rows
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the whole store."""
+        return -(-self.rows.num_rows // self.shard_rows)
+
+    def rows_of(self, shard: int) -> range:
+        """The rows of a shard."""
+        first = shard * self.shard_rows
+        return range(first, min(first + self.shard_rows, self.rows.num_rows))
+
+    def make(self, shard: int, advance: Callable[[int], None]) -> None:
+        """Makes a shard and writes it.
+
+        Args:
+            shard: its number.
+            advance: called with the number of rows done since it was last called.
+
+        Raises:
+            Exception: a row's own error, which names it.
+            StoreError: the shard can't be written.
+        """
+        rows = self.rows_of(shard)
+        flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size)
+        samples_of = self.rows.samples_of
+        since = 0
+        for row in rows:
+            self.row = row
+            flat.add_row(row, samples_of(row))
+            since += 1
+            if since == _ROWS_BETWEEN_REPORTS:
+                advance(since)
+                since = 0
+        self.row = None
+        write_shard(shard_folder(self.folder, shard), flat.finished(first_row=rows.start, num_rows=len(rows)))
+        advance(since)
+
+    def error_of(self, row: int | None, sent: bytes) -> Exception:
+        """The error that another process met, with the traceback of this one where the row can be tried again.
+
+        Args:
+            row: where it was met; None: not at a row.
+            sent: what :func:`as_sent` made of it.
+        """
+        if row is not None:
+            try:
+                self.rows.samples_of(row)
+            except Exception as error:
+                return error
+        return pickle.loads(sent)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_rows": None}
+
+
+def as_sent(error: Exception) -> bytes:
+    """The error in a form that another process can read: itself, or a StoreError with its words."""
+    try:
+        sent = pickle.dumps(error)
+        if str(pickle.loads(sent)) == str(error):
+            return sent
+    except Exception:  # whatever a user's exception does when it is copied
+        pass
+    return pickle.dumps(StoreError(f"A worker process met {type(error).__name__}: {error}"))
