@@ -45,6 +45,10 @@ class ConfigError(TorchpipeError, ValueError):
     """A config or an argument can't be used as it is."""
 
 
+class NoFingerprint(TorchpipeError, TypeError):  # noqa: N818  # it is an answer, and mostly caught
+    """A value can't be told from another one that behaves differently, so nothing can be stored under its key."""
+
+
 class InstantiationError(ConfigError):
     """A ``_component_`` can't be found, is refused, or can't be called as written."""
 

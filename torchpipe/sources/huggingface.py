@@ -18,7 +18,7 @@ from torchpipe.sources.views import JoinedRows, KeptRows
 Rows = RandomAccessDataSource[Mapping[str, Any]]
 
 
-_FILE_FORMATS = ("json", "csv", "parquet", "arrow", "text", "xml", "webdataset")
+FILE_FORMATS = ("json", "csv", "parquet", "arrow", "text", "xml", "webdataset")
 
 
 class SourceConfig(Protocol):
@@ -52,7 +52,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     if not isinstance(source, str):
         return _checked_object(source, load_dataset_kwargs)
     name = describe_source(source, load_dataset_kwargs)
-    if source in _FILE_FORMATS and not {"data_files", "data_dir"} & {k for k, v in load_dataset_kwargs.items() if v}:
+    if source in FILE_FORMATS and not {"data_files", "data_dir"} & {k for k, v in load_dataset_kwargs.items() if v}:
         raise ConfigError(
             f"source={source!r} reads files, and no data_files were given. Give their path: data_files=..."
         )
@@ -119,7 +119,7 @@ def _quiet() -> Iterator[None]:
 
 def _as_text(load_dataset_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Options that keep the cells of local CSV files as written: guessed types turn 007 into 7, and NA into null."""
-    paths = list(_local_files(load_dataset_kwargs))
+    paths = list(local_files(load_dataset_kwargs))
     if {"features", "names", "column_names", "header"} & set(load_dataset_kwargs) or not all(map(Path.is_file, paths)):
         return {}
     import datasets
@@ -138,7 +138,7 @@ def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> di
         return None
     folder = load_dataset_kwargs.get("data_dir")
     groups = files if isinstance(files, Mapping) else {"train": files}
-    found = {split: list(_local_files({"data_files": names, "data_dir": folder})) for split, names in groups.items()}
+    found = {split: list(local_files({"data_files": names, "data_dir": folder})) for split, names in groups.items()}
     paths = [path for group in found.values() for path in group]
     return found if paths and all(path.is_file() and path.suffix in SUFFIXES for path in paths) else None
 
@@ -190,7 +190,7 @@ def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows
 def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, Any]) -> SourceError | ConfigError:
     """The sentence for a failure of ``load_dataset``."""
     name = describe_source(source, load_dataset_kwargs)
-    paths = list(_local_files(load_dataset_kwargs))
+    paths = list(local_files(load_dataset_kwargs))
     missing = [path for path in paths if not path.exists()]
     if missing and not any(character in str(missing[0]) for character in "*?["):
         return SourceError(f"There is no file {missing[0]} (looked from {Path.cwd()}). {_nearest_file(missing[0])}")
@@ -215,7 +215,8 @@ def _options(load_dataset_kwargs: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value!r}" for key, value in load_dataset_kwargs.items()) or "its options."
 
 
-def _local_files(load_dataset_kwargs: Mapping[str, Any]) -> Iterator[Path]:
+def local_files(load_dataset_kwargs: Mapping[str, Any]) -> Iterator[Path]:
+    """The paths that ``data_files`` and ``data_dir`` name on this machine, in order; a file need not be there."""
     files = load_dataset_kwargs.get("data_files")
     folder = Path(load_dataset_kwargs.get("data_dir") or "")
     groups = files.values() if isinstance(files, Mapping) else [files]

@@ -1,0 +1,340 @@
+"""A text that two values share only if they behave alike, in any process: the key of what is stored.
+
+Data counts by what it holds. Our own classes count by their name, the code of this package and their attributes;
+functions and classes of the user by their code and by all that this code reaches (see
+:mod:`torchpipe._fingerprint_code`). What can't be told apart so is refused, never guessed: a key that is equal by
+mistake would hand out what another transform made.
+"""
+
+import hashlib
+import re
+import sys
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cache, partial, partialmethod
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import Path, PurePath
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from torchpipe.errors import NoFingerprint
+
+PACKAGE = __name__.partition(".")[0]
+_MOST_PARTS = 20_000
+"""So many functions, classes and containers may be reached; more is somebody's whole library."""
+
+_ATOMS = {type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)}
+_BUILTIN_BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
+
+# Values of other types as values of these: what they hold, in an order that is theirs.
+_HELD: dict[type, Callable[[Any], Any]] = {
+    range: lambda value: (value.start, value.stop, value.step),
+    slice: lambda value: (value.start, value.stop, value.step),
+    bytearray: bytes,
+    re.Pattern: lambda value: (value.pattern, value.flags),
+    partial: lambda value: (value.func, value.args, sorted(value.keywords.items()), vars(value)),
+    partialmethod: lambda value: (value.func, value.args, sorted(value.keywords.items())),
+    types.MethodType: lambda value: (value.__func__, value.__self__),
+    types.MappingProxyType: dict,
+    types.SimpleNamespace: vars,
+    types.GenericAlias: lambda value: (value.__origin__, value.__args__),
+    types.UnionType: lambda value: value.__args__,
+    staticmethod: lambda value: value.__func__,
+    classmethod: lambda value: value.__func__,
+    property: lambda value: (value.fget, value.fset, value.fdel),
+    deque: lambda value: (list(value), value.maxlen),
+    OrderedDict: dict,
+    Counter: dict,
+    defaultdict: lambda value: (value.default_factory, dict(value)),
+    itemgetter: lambda value: value.__reduce__()[1],
+    attrgetter: lambda value: value.__reduce__()[1],
+    methodcaller: lambda value: value.__reduce__()[1:],
+    Decimal: str,
+    Fraction: str,
+    UUID: str,
+}
+
+
+def fingerprint(value: object) -> str:
+    """32 hexadecimal characters, equal for two values only where they behave alike.
+
+    They are the same in every process and on every machine, with the same release of Python where code is reached. A
+    path counts as its text; a file's content counts where an object has read it and says so.
+
+    Args:
+        value: data of Python and NumPy (dicts keep their order); objects of ours; functions, classes and objects of
+            the user, as long as their code reaches nothing but builtins, torchpipe, pure modules (``re``, ``json``,
+            ``math``, ...) and more code of that kind; anything with a method ``fingerprint()`` that returns a text.
+
+    Raises:
+        NoFingerprint: a part can't be told apart: its code reads a clock, files, random numbers or a table that may
+            change, or it is an object of a compiled library. The sentence names it.
+
+    >>> fingerprint({"a": 1}) == fingerprint({"a": 1}), fingerprint([1]) == fingerprint([True])
+    (True, False)
+    >>> fingerprint(lambda row: row["text"].lower()) == fingerprint(lambda row: row["text"].upper())
+    False
+    """
+    writer = Writer()
+    try:
+        writer.write(value)
+    except RecursionError:
+        raise NoFingerprint(refusal(f"{type_name(value)} is nested too deeply to be told from others")) from None
+    return writer.digest()
+
+
+def content_hash(content: bytes) -> str:
+    """32 hexadecimal characters of some bytes (BLAKE2b)."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def type_name(value: object) -> str:
+    """How messages call the type of a value: ``module.Name``, without ``builtins``."""
+    return name_of(type(value))
+
+
+def name_of(cls: type) -> str:
+    """How messages call a class."""
+    name = cls.__qualname__.rpartition("<locals>.")[2]
+    return name if cls.__module__ == "builtins" else f"{cls.__module__}.{name}"
+
+
+def refusal(what: str) -> str:
+    """The sentence of a refusal."""
+    return (
+        f"{what}. Do without it, or give the object a method fingerprint() that returns a text which changes whenever "
+        "its results do."
+    )
+
+
+@cache
+def own_code() -> str:
+    """The version of this package, and the hash of its code that makes samples: data, tokenizers, vision, models."""
+    root = Path(__file__).parent
+    files = [*root.glob("*.py")]
+    for package in ("data", "tokenizers", "vision", "models"):
+        files += (root / package).rglob("*.py")
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted(files, key=lambda file: file.relative_to(root).as_posix()):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
+    version = re.search(rb'__version__ = "([^"]*)"', (root / "__init__.py").read_bytes())
+    return f"{version[1].decode() if version else ''}+{digest.hexdigest()}"
+
+
+def is_own(module: str) -> bool:
+    """Whether a module is one of this package."""
+    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
+
+
+class Writer:
+    """Writes values into a hash, each with its kind and length, so that no two sequences of writes give one text."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        # Functions, classes and objects that were written, by id: a second time, their number stands for them.
+        self._numbers: dict[int, int] = {}
+        self._alive: list[object] = []  # so that no id is given twice
+        self._open: list[int] = []  # ids of the containers that are being written
+        self._said: set[str] = set()
+        self._owners: list[str] = []
+
+    def digest(self) -> str:
+        """The fingerprint of all that was written."""
+        return self._hash.hexdigest()
+
+    def mark(self, kind: str, content: str | bytes = "") -> None:
+        """Writes a kind and its content."""
+        raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        self._hash.update(f"{kind}:{len(raw)}:".encode() + raw)
+
+    def once(self, kind: str, content: Callable[[], str]) -> None:
+        """Writes something that many parts depend on: the first time alone."""
+        if kind not in self._said:
+            self._said.add(kind)
+            self.mark(kind, content())
+
+    @contextmanager
+    def owner(self, name: str) -> Iterator[None]:
+        """What is written inside belongs to ``name``, for messages."""
+        self._owners.append(name)
+        yield
+        self._owners.pop()
+
+    def refuse(self, what: str, *, standalone: bool = False) -> NoFingerprint:
+        """The error: "<owner> <what>"."""
+        owner = self._owners[-1] if self._owners else "The value"
+        return NoFingerprint(refusal(what if standalone else f"{owner} {what}"))
+
+    def is_repeated(self, value: object) -> bool:
+        """Whether ``value`` has been written, or is being written; its number is then written instead."""
+        number = self._numbers.setdefault(id(value), len(self._numbers))
+        if number < len(self._alive):
+            self.mark("again", str(number))
+            return True
+        self._alive.append(value)
+        if len(self._alive) > _MOST_PARTS:
+            raise self.refuse(f"reaches more than {_MOST_PARTS:,} functions, classes and containers")
+        return False
+
+    def write(self, value: Any) -> None:
+        """Writes a value of any kind."""
+        kind = type(value)
+        if kind in _ATOMS:
+            self.mark(kind.__name__, value if isinstance(value, str | bytes) else repr(value))
+        elif kind in (list, tuple):
+            self._sequence(kind.__name__, value)
+        elif kind is dict:
+            self._table(value)
+        elif kind in (set, frozenset):
+            self._set(value)
+        elif kind in _HELD or isinstance(value, re.Pattern):
+            self.mark(kind.__name__)
+            self.write(_HELD[kind](value))
+        elif isinstance(value, PurePath):
+            self.mark("path", value.as_posix())
+        elif isinstance(value, date | time | timedelta | tzinfo) and kind.__module__ in ("datetime", "zoneinfo"):
+            self.mark(kind.__name__, repr(value))
+        elif isinstance(value, np.ndarray | np.generic | np.dtype):
+            self._numpy(value)
+        elif not self.is_repeated(value):
+            self._object(value)
+
+    @contextmanager
+    def _inside(self, container: object) -> Iterator[bool]:
+        """Whether a container is not one of those around it. Equal ones count alike, be they one object or two."""
+        if id(container) in self._open:
+            self.mark("around", str(len(self._open) - self._open.index(id(container))))
+            yield False
+            return
+        self._open.append(id(container))
+        yield True
+        self._open.pop()
+
+    def _sequence(self, kind: str, values: Sequence[Any]) -> None:
+        with self._inside(values) as is_new:
+            if is_new:
+                self.mark(kind, str(len(values)))
+                for value in values:
+                    self.write(value)
+
+    def _table(self, table: Mapping[Any, Any], *, in_order: bool = True) -> None:
+        with self._inside(table) as is_new:
+            if is_new:
+                keys = list(table)
+                if not in_order and (all(type(key) is str for key in keys) or all(type(key) is int for key in keys)):
+                    keys.sort()
+                self.mark("dict", str(len(keys)))
+                for key in keys:
+                    self.write(key)
+                    self.write(table[key])
+
+    def _set(self, values: Iterable[Any]) -> None:
+        """A set's order means nothing; the members are written by their own fingerprints, in the order of these."""
+        held = list(values)
+        for value in held:
+            if type(value) not in _ATOMS and not isinstance(value, tuple | frozenset | Enum | PurePath):
+                raise self.refuse(f"holds a set with a {type_name(value)}, whose place in the set differs by process")
+        self.mark("set", str(len(held)))
+        for member in sorted(fingerprint(value) for value in held):
+            self.mark("member", member)
+
+    def _numpy(self, value: Any) -> None:
+        if isinstance(value, np.dtype):
+            self.mark("dtype", repr(value))
+        elif value.dtype.hasobject:
+            self.mark("objects", repr(value.shape))
+            self.write(value.ravel().tolist() if isinstance(value, np.ndarray) else value.item())
+        else:
+            self.mark("array", f"{value.dtype.descr}{value.shape}")
+            self.mark("bytes", value.tobytes())
+
+    def _object(self, value: Any) -> None:
+        from torchpipe import _fingerprint_code as code  # the two write each other's parts
+
+        if self._says_itself(value):
+            return
+        if isinstance(value, type):
+            code.write_class(self, value)
+        elif isinstance(value, types.FunctionType):
+            code.write_function(self, value)
+        elif isinstance(value, types.ModuleType):
+            code.write_module(self, value, ())
+        elif isinstance(value, code.COMPILED_FUNCTIONS):
+            code.write_compiled(self, value)
+        elif isinstance(value, Enum):
+            self.mark("member", value.name)
+            self.write(type(value))
+        elif type(value).__module__ == "torch":
+            self._of_torch(value)
+        elif type(value) is object:
+            self.mark("a mark of its own")  # only whether two are one counts, and that is_repeated says
+        else:
+            self._instance(value)
+
+    def _says_itself(self, value: Any) -> bool:
+        """Writes what ``value.fingerprint()`` returns, if there is such a method, and it speaks for all of the value.
+
+        One that a class inherits does not: it can't know what the subclass changes.
+        """
+        of_function = isinstance(value, types.FunctionType) and "fingerprint" in vars(value)
+        if isinstance(value, type) or not (of_function or callable(getattr(type(value), "fingerprint", None))):
+            return False
+        said = value.fingerprint()
+        if not isinstance(said, str) or not said:
+            raise self.refuse(f"{type_name(value)}.fingerprint() returned {said!r}, not a text", standalone=True)
+        self.mark("said", said)
+        if of_function:
+            return True
+        self.mark("by", name_of(type(value)))
+        return "fingerprint" in vars(type(value))
+
+    def _instance(self, value: Any) -> None:
+        """An object by its class and attributes. Attributes have no order; nor have our objects' tables of options."""
+        kind = type(value)
+        own = is_own(kind.__module__)
+        if not hasattr(value, "__dict__") and not any("__slots__" in vars(base) for base in kind.__mro__):
+            raise self.refuse(f"holds a {type_name(value)}, an object of compiled code that doesn't tell what it holds")
+        self.mark("object")
+        self.write(kind)
+        base = next((base for base in _BUILTIN_BASES if isinstance(value, base)), None)
+        if base is not None:
+            self.write(base(value))
+        state = self._state(value)
+        self.mark("attributes", str(len(state)))
+        for name in sorted(state):
+            self.mark("attribute", name)
+            held = state[name]
+            with self.owner(f"{kind.__name__}.{name}"):
+                self._table(held, in_order=False) if own and type(held) is dict else self.write(held)
+
+    def _state(self, value: Any) -> dict[str, Any]:
+        state = dict(getattr(value, "__dict__", {}))
+        left_out: set[str] = set()
+        for base in type(value).__mro__:
+            slots = vars(base).get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                held = f"_{base.__name__.lstrip('_')}{name}" if name[:2] == "__" and name[-2:] != "__" else name
+                if hasattr(value, held) and held not in ("__dict__", "__weakref__"):
+                    state[held] = getattr(value, held)
+            left_out.update(vars(base).get("_unfingerprinted", ()))
+        return {name: held for name, held in state.items() if name not in left_out}
+
+    def _of_torch(self, value: Any) -> None:
+        """A tensor or a dtype; torch itself is not imported here."""
+        if type(value).__name__ == "Tensor":
+            plain = value.detach().cpu().contiguous()
+            self.mark("tensor", f"{plain.dtype}{tuple(plain.shape)}")
+            self.mark("bytes", plain.reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
+        elif type(value).__name__ == "dtype":
+            self.mark("dtype", repr(value))
+        else:
+            raise self.refuse(f"is a torch.{type(value).__name__}, whose content can't be told apart")

@@ -1,0 +1,338 @@
+"""Functions and classes by their code, and by all that this code reaches: the part of fingerprints for user's code.
+
+Compiled code is read, not source: of every global name that a function loads, the chain of attributes behind it is
+followed to a function, class or constant, which is written as well. Names of files and lines, comments and annotations
+don't count.
+"""
+
+import builtins
+import dataclasses
+import dis
+import functools
+import importlib
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from enum import Enum
+from itertools import pairwise
+from typing import Any
+
+from torchpipe import _fingerprint
+from torchpipe._fingerprint import Writer, name_of
+
+PURE_MODULES = frozenset(
+    """__future__ abc array ast base64 binascii bisect builtins collections contextlib copy csv dataclasses decimal
+    difflib enum fractions functools hashlib heapq html itertools json keyword math numbers operator re reprlib
+    statistics string struct sre_compile sre_constants sre_parse textwrap types typing typing_extensions unicodedata
+    warnings zlib""".split()  # noqa: SIM905
+)
+"""Modules of the standard library whose functions give the same for the same arguments (and ``warnings``)."""
+
+_PURE_SUBMODULES = frozenset({"collections.abc", "json.decoder", "json.encoder", "urllib.parse", "html.entities"})
+
+_IMPURE_BUILTINS = frozenset(
+    {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input", "locals", "open"}
+)
+
+COMPILED_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    type(functools.lru_cache(len)),
+)
+
+_CHANGING = frozenset(
+    """add append appendleft clear difference_update discard extend insert intersection_update pop popitem popleft
+    remove reverse setdefault sort symmetric_difference_update update write""".split()  # noqa: SIM905
+)
+_MAKES_THE_OBJECT = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "__init_subclass__"})
+_LOADS_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+
+_NO_BEHAVIOUR = frozenset(
+    """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
+    __dataclass_params__ __dict__ __doc__ __firstlineno__ __module__ __orig_bases__ __parameters__ __qualname__
+    __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
+    __protocol_attrs__ __non_callable_proto_members__""".split()  # noqa: SIM905
+)
+
+
+def write_function(writer: Writer, function: types.FunctionType) -> None:
+    """Writes a function: its name if it is ours or of a pure module, else its code and what that reaches.
+
+    The module is that of its globals: ``functools.wraps`` copies the other names of a function onto another one.
+    """
+    module = str(function.__globals__.get("__name__", ""))
+    name = function.__code__.co_qualname
+    if _is_known(writer, module, name):
+        if "<" not in name:
+            return
+        _write_code(writer, function.__code__)  # one of several of that name
+    elif module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
+        raise writer.refuse(f"uses {module}.{name}, which may give something else each time")
+    else:
+        writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
+        with writer.owner(name.rpartition("<locals>.")[2]):
+            _write_code(writer, function.__code__)
+            _refuse_changes(writer, function)
+            _write_reached(writer, function)
+    with writer.owner(name.rpartition("<locals>.")[2]):
+        writer.write(function.__defaults__)
+        writer.write(sorted((function.__kwdefaults__ or {}).items()))
+        for cell in function.__closure__ or ():
+            try:
+                writer.write(cell.cell_contents)
+            except ValueError:
+                writer.mark("an empty cell")
+        writer.write(sorted(vars(function).items()))
+
+
+def _is_known(writer: Writer, module: str, name: str) -> bool:
+    """Writes a name that says all: one of ours, or of a pure module."""
+    if _fingerprint.is_own(module):
+        writer.once("the code of torchpipe", _fingerprint.own_code)
+    elif _is_pure(module):
+        writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
+    else:
+        return False
+    writer.mark("known", f"{module}.{name}")
+    return True
+
+
+def _is_pure(module: str) -> bool:
+    return module.lstrip("_") in PURE_MODULES or module in PURE_MODULES or module in _PURE_SUBMODULES
+
+
+def _write_code(writer: Writer, code: types.CodeType) -> None:
+    writer.mark("code", code.co_code)
+    writer.mark("flags", repr((code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)))
+    writer.mark("exceptions", getattr(code, "co_exceptiontable", b""))
+    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        writer.mark("names", "\0".join(names))
+    writer.mark("constants", str(len(code.co_consts)))
+    for constant in code.co_consts:
+        _write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A function's code, and that of the functions, lambdas and comprehensions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _refuse_changes(writer: Writer, function: types.FunctionType) -> None:
+    """Refuses code that keeps something from one row to the next."""
+    outer = set(function.__code__.co_freevars)
+    for code in _codes(function.__code__):
+        for step in dis.get_instructions(code):
+            if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                raise writer.refuse(f"changes the global {step.argval}, so a row's result depends on those before it")
+            if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer:
+                raise writer.refuse(f"changes the outer {step.argval}, so a row's result depends on those before it")
+
+
+def _refuse_changed_self(writer: Writer, function: types.FunctionType) -> None:
+    """Refuses a method that sets or adds to an attribute of its object, or calls ``append`` and the like on it."""
+    code = function.__code__
+    if not code.co_argcount or code.co_name in _MAKES_THE_OBJECT:
+        return
+    me = code.co_varnames[0]
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "COPY", "NOP")]
+    # self.n += 1 is: load self, load n, ..., swap, store n.
+    added = {step.argval for last, step in pairwise(steps) if (last.opname, step.opname) == ("SWAP", "STORE_ATTR")}
+    for last, step, following in zip(steps, steps[1:], [*steps[2:], None], strict=False):
+        on_me = last.opname.startswith("LOAD_FAST") and (last.argval == me or last.argval[-1:] == (me,))
+        is_loaded = step.opname in _LOADS_ATTRIBUTE
+        calls = following is not None and following.opname in _LOADS_ATTRIBUTE and following.argval in _CHANGING
+        if on_me and (step.opname == "STORE_ATTR" or (is_loaded and (calls or step.argval in added))):
+            name = code.co_qualname.rpartition("<locals>.")[2]
+            raise writer.refuse(
+                f"{name} changes its object's {step.argval}, so a row's result may depend on those before it",
+                standalone=True,
+            )
+
+
+def _write_reached(writer: Writer, function: types.FunctionType) -> None:
+    """Writes what the global names of a function lead to, and refuses what is not pure."""
+    chains: set[tuple[str, ...]] = set()
+    imports: set[tuple[str, tuple[str, ...] | None, int]] = set()
+    for code in _codes(function.__code__):
+        steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "PUSH_NULL", "PRECALL")]
+        for place, step in enumerate(steps):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                chain = [step.argval]
+                for later in steps[place + 1 :]:
+                    if later.opname not in _LOADS_ATTRIBUTE:
+                        break
+                    chain.append(later.argval)
+                chains.add(tuple(chain))
+            elif step.opname == "IMPORT_NAME":
+                level, names = steps[place - 2].argval, steps[place - 1].argval
+                imports.add((step.argval, names, level))
+    for chain in sorted(chains):
+        _write_global(writer, function, chain)
+    for module, names, level in sorted(imports, key=repr):
+        _write_import(writer, function, module, names, level)
+
+
+def _write_global(writer: Writer, function: types.FunctionType, chain: tuple[str, ...]) -> None:
+    name, *attributes = chain
+    writer.mark("global", name)
+    if name in function.__globals__:
+        value = function.__globals__[name]
+        if isinstance(value, types.ModuleType):
+            write_module(writer, value, attributes)
+            return
+        if (held := _changeable(value)) is not None:
+            raise writer.refuse(
+                f"uses the global {name}, a {_fingerprint.type_name(held)}, which may change while rows are read (a "
+                "tuple or a types.MappingProxyType may not)"
+            )
+        writer.write(value)
+    elif name in _IMPURE_BUILTINS:
+        raise writer.refuse(f"uses {name}, which may give something else each time")
+    elif not hasattr(builtins, name):
+        writer.mark("nothing")
+
+
+def _changeable(value: Any) -> Any:
+    """The part of a constant that can be changed in place; None where there is none."""
+    if isinstance(value, tuple):
+        return next((found for item in value if (found := _changeable(item)) is not None), None)
+    if isinstance(value, types.MappingProxyType):
+        return next((found for item in value.values() if (found := _changeable(item)) is not None), None)
+    is_table = isinstance(value, list | dict | set | bytearray) and type(value).__module__ in (
+        "builtins",
+        "collections",
+    )
+    is_array = type(value).__module__ == "numpy" and getattr(getattr(value, "flags", None), "writeable", False)
+    return value if is_table or is_array else None
+
+
+def write_module(writer: Writer, module: types.ModuleType, attributes: typing.Sequence[str]) -> None:
+    """Writes what ``module.a.b.c`` leads to: a name of ours or of a pure module, else the object."""
+    name = module.__name__
+    for place, attribute in enumerate(attributes):
+        following = getattr(module, attribute, None)
+        if isinstance(following, types.ModuleType):
+            write_module(writer, following, attributes[place + 1 :])
+            return
+        dotted = f"{name}.{attribute}"
+        if _is_known(writer, name, attribute):
+            return
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            raise writer.refuse(f"uses {dotted}, which may give something else each time")
+        if _changeable(following) is not None:
+            raise writer.refuse(
+                f"uses {dotted}, a {_fingerprint.type_name(following)}, which may change while rows are read"
+            )
+        writer.mark("attribute", attribute)
+        writer.write(following)
+        return
+    if not _is_known(writer, name, ""):
+        raise writer.refuse(f"uses the module {name}, of which can't be told what it gives")
+
+
+def _write_import(
+    writer: Writer, function: types.FunctionType, name: str, names: tuple[str, ...] | None, level: int
+) -> None:
+    """Writes what an import inside a function brings."""
+    package = function.__globals__.get("__package__") or ""
+    try:
+        module = importlib.import_module("." * level + name, package)
+    except ImportError as error:
+        raise writer.refuse(f"imports {name}, which fails ({error})") from None
+    if names is None:
+        if module.__name__.partition(".")[0] in sys.stdlib_module_names and not _is_pure(module.__name__):
+            raise writer.refuse(f"uses {name}, which may give something else each time")
+        if not _is_known(writer, module.__name__, ""):
+            raise writer.refuse(f"imports {name} where it runs, so that its use can't be followed")
+        return
+    for attribute in names:
+        write_module(writer, module, [attribute])
+
+
+def write_compiled(writer: Writer, value: Any) -> None:
+    """Writes a function of compiled code: the name of a pure one, and the object that it is bound to."""
+    if hasattr(value, "cache_info"):
+        writer.write(value.__wrapped__)
+        return
+    owner = getattr(value, "__objclass__", None)
+    bound = getattr(value, "__self__", None)
+    if isinstance(bound, types.ModuleType):
+        owner = bound
+    module = getattr(value, "__module__", None) or (owner or type(bound)).__module__
+    name = getattr(value, "__qualname__", value.__name__)
+    if isinstance(owner, type):
+        module, name = owner.__module__, f"{owner.__qualname__}.{value.__name__}"
+    if module in (None, "builtins") and name in _IMPURE_BUILTINS:
+        raise writer.refuse(f"uses {name}, which may give something else each time")
+    if bound is not None and not isinstance(bound, types.ModuleType):
+        writer.mark("bound", value.__name__)
+        writer.write(bound)
+    elif not _is_known(writer, str(module), name):
+        raise writer.refuse(f"uses {module}.{name}, of which can't be told what it gives")
+
+
+def write_class(writer: Writer, cls: type) -> None:
+    """Writes a class: its name if it is ours, builtin or of a pure module, else its code and that of its bases."""
+    name = name_of(cls)
+    if _is_named(cls) and _is_known(writer, cls.__module__, cls.__qualname__):
+        return
+    top = cls.__module__.partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
+        raise writer.refuse(f"holds or uses a {name}, of which can't be told what it gives")
+    if type(cls) is not type:
+        writer.write(type(cls))
+    writer.mark("class", cls.__name__)
+    writer.mark("bases", str(len(cls.__bases__)))
+    for base in cls.__bases__:
+        writer.write(base)
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
+            writer.mark("field", f"{field.name} {field.init} {field.compare} {field.kw_only}")
+            _write_default(writer, field.default)
+            _write_default(writer, field.default_factory)
+    for attribute in sorted(vars(cls)):
+        held = vars(cls)[attribute]
+        if attribute in _NO_BEHAVIOUR or _is_made_by_python(cls, attribute, held):
+            continue
+        writer.mark("attribute", attribute)
+        with writer.owner(f"{cls.__name__}.{attribute}"):
+            if isinstance(held, types.FunctionType):
+                _refuse_changed_self(writer, held)
+            writer.write(held)
+
+
+def _is_named(cls: type) -> bool:
+    """Whether the name of a class leads to it. That of a class inside a function does not."""
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cls or cls.__module__ == "builtins"
+
+
+def _write_default(writer: Writer, default: Any) -> None:
+    writer.mark("no default") if default is dataclasses.MISSING else writer.write(default)
+
+
+def _is_made_by_python(cls: type, attribute: str, held: Any) -> bool:
+    """Whether an attribute follows from what is written elsewhere: slots, and methods of dataclasses, tuples, enums."""
+    if isinstance(held, types.MemberDescriptorType | types.GetSetDescriptorType):
+        return held.__objclass__ is cls and attribute in _slots(cls)
+    if isinstance(held, types.FunctionType) and held.__code__.co_filename == "<string>":
+        return dataclasses.is_dataclass(cls)
+    if type(held).__name__ == "_tuplegetter":
+        return True
+    return issubclass(cls, Enum) and attribute.startswith("_") and attribute.endswith("_") and not callable(held)
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

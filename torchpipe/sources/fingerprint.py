@@ -1,0 +1,170 @@
+"""What tells the rows of a source from others, without reading them."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchpipe._fingerprint import fingerprint
+from torchpipe.errors import NoFingerprint, SourceError
+from torchpipe.sources.huggingface import FILE_FORMATS, local_files
+
+_END = 64 * 2**10
+"""So many bytes at either end of a file are hashed."""
+
+_MOST_NAMED = 16
+"""Of more files than that, one field stands for all."""
+
+# Options of load_dataset that change how fast it is, and where it keeps its files, not the rows.
+_SPEED_OPTIONS = frozenset({"num_proc", "cache_dir", "keep_in_memory", "download_mode", "token", "save_infos"})
+_NAMES_FILES = frozenset({"data_files", "data_dir"})
+
+
+def source_fingerprint(
+    source: Any, load_dataset_kwargs: Mapping[str, Any] | None = None, *, content: bool = False
+) -> dict[str, str]:
+    """What tells the rows of a source from others: field to text. Equal fields mean equal rows.
+
+    Args:
+        source: as :func:`~torchpipe.sources.load_rows` takes it. Of a name with local files: each file's path, size,
+            time of its last change, inode, and the hash of its first and last 64 KiB. Of a Hub repository: its name and
+            the commit that the revision stands for. Of an object: :func:`object_fingerprint`.
+        load_dataset_kwargs: likewise.
+        content: of local files, the hash of all their bytes, and nothing else.
+
+    Raises:
+        NoFingerprint: the rows can't be told from others: files behind addresses, a repository of which no commit is
+            known, an object that doesn't say what it holds.
+        SourceError: there is no such file.
+    """
+    options = dict(load_dataset_kwargs or {})
+    if not isinstance(source, str):
+        return {"source": object_fingerprint(source)}
+    rest = {key: value for key, value in options.items() if key not in _SPEED_OPTIONS | _NAMES_FILES | {"revision"}}
+    fields = {"source": source, "options": fingerprint(sorted(rest.items()))}
+    is_local = source in FILE_FORMATS or Path(source).exists()
+    files = list(_files(source, options))
+    if source not in FILE_FORMATS and is_local:
+        fields["source"] = "folder"
+    if not is_local:
+        fields["revision"] = _commit(source, options.get("revision"))
+        fields["data"] = fingerprint([options.get(name) for name in sorted(_NAMES_FILES)])
+        return fields
+    return {**fields, **_told_apart([(group, path) for group, path in files], content)}
+
+
+def object_fingerprint(source: Any) -> str:
+    """What tells the rows of an object from others: 32 hexadecimal characters.
+
+    A Hugging Face data set counts by the bytes of its table, its indices and its format, at about a second a GB: the
+    fingerprint that it has by itself may be random, and may stay the same where a mapped function reads another file.
+    Other objects count as :func:`torchpipe._fingerprint.fingerprint` says: by their method ``fingerprint()``, or by
+    what they hold, if their code reads nothing from outside.
+
+    Raises:
+        NoFingerprint: it doesn't say what it holds.
+    """
+    if type(source).__module__.partition(".")[0] == "datasets" and hasattr(source, "data"):
+        return fingerprint([_arrow(source.data), _arrow(source._indices), repr(source.features), source.format])
+    return fingerprint(source)
+
+
+def file_identity(path: Path, *, content: bool = False) -> str:
+    """What tells a file from others: path, size, time of change, inode and the hash of its ends; or of all its bytes.
+
+    Raises:
+        SourceError: there is no such file, or it can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            if content:
+                return f"{path.suffix} content {hashlib.file_digest(file, _blake2b).hexdigest()}"
+            stat = os.fstat(file.fileno())
+            ends = _blake2b(file.read(_END))
+            file.seek(max(_END, stat.st_size - _END))
+            ends.update(file.read(_END))
+    except OSError as error:
+        raise SourceError(f"Can't read {path}: {error.strerror}. Check its path.") from error
+    told = f"{stat.st_size} bytes, changed {stat.st_mtime_ns}, inode {stat.st_ino}, ends {ends.hexdigest()}"
+    return f"{path.absolute()}: {told}"
+
+
+def _blake2b(start: bytes = b"") -> Any:
+    return hashlib.blake2b(start, digest_size=16)
+
+
+def _told_apart(files: Sequence[tuple[str, Path]], content: bool) -> dict[str, str]:
+    told = [(group, file_identity(path, content=content)) for group, path in files]
+    if len(told) > _MOST_NAMED:
+        return {"files": f"{len(told)} files, {fingerprint(told)}"}
+    return {f"file {number}{group and f' of {group}'}": text for number, (group, text) in enumerate(told)}
+
+
+def _files(source: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """The local files, each with the split that it is given for, if any."""
+    files, folder = options.get("data_files"), options.get("data_dir")
+    root = Path(source) if source not in FILE_FORMATS else None
+    for group, names in files.items() if isinstance(files, Mapping) else [("", files)]:
+        for name in [names] if isinstance(names, str | Path) else names or []:
+            if "://" in str(name):
+                raise NoFingerprint(
+                    f"The source reads {name}, and what stands behind an address may change. Download it, or give the "
+                    "repository of the Hub that holds it."
+                )
+        if names:
+            base = root if folder is None else Path(root or "", folder)
+            for path in local_files({"data_files": names, "data_dir": base}):
+                yield str(group), path
+    if files:
+        return
+    if root is not None and root.is_file():
+        yield "", root
+    elif root is not None or folder is not None:
+        held = Path(root or "", folder or "")
+        found = [path for path in sorted(held.rglob("*")) if path.is_file()]
+        yield from (("", path) for path in found if not path.name.startswith("."))
+
+
+def _commit(name: str, revision: Any) -> str:
+    """The commit of a Hub repository that a revision stands for: asked of the Hub, or else of the local cache."""
+    if isinstance(revision, str) and len(revision) == 40 and set(revision) <= set("0123456789abcdef"):
+        return revision
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    why = "HF_HUB_OFFLINE is set"
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            commit = huggingface_hub.HfApi().dataset_info(name, revision=revision).sha
+        except Exception as error:  # not reached, in any of several libraries' words; the cache is asked next
+            why = f"the Hub answers with {type(error).__name__}"
+        else:
+            if commit:
+                return commit
+    folder = huggingface_hub.constants.REPO_ID_SEPARATOR.join(["datasets", *name.split("/")])
+    ref = Path(constants.HF_HUB_CACHE, folder, "refs", str(revision or "main"))
+    if ref.is_file():
+        return ref.read_text(encoding="utf-8").strip()
+    raise NoFingerprint(
+        f"It can't be told which commit of {name} is read: {why}, and the cache holds none. Give revision, the 40 "
+        "characters of a commit."
+    )
+
+
+def _arrow(table: Any) -> list[Any]:
+    """A table of Arrow by its columns' types and bytes; empty for None. A buffer that several share counts once."""
+    if table is None:
+        return []
+    told: list[Any] = [str(getattr(table, "schema", ""))]
+    numbers: dict[tuple[int, int], int] = {}
+    digest = _blake2b()
+    for batch in getattr(table, "table", table).to_batches():
+        for column in batch.columns:
+            told.append((len(column), column.offset, str(column.type)))
+            for buffer in column.buffers():
+                place = (0, 0) if buffer is None else (buffer.address, buffer.size)
+                if buffer is not None and place not in numbers:
+                    digest.update(buffer)
+                told.append((numbers.setdefault(place, len(numbers)), place[1]))
+    return [*told, digest.hexdigest()]
