@@ -137,9 +137,7 @@ class BuildSite:
             return
         with bar(maker.rows.num_rows, f"Tokenising {maker.rows.name}") as advance:
             advance(maker.rows.num_rows - num_missing)
-            for _ in make_shards(
-                maker, missing, num_proc=num_proc, lock=lock_file(self.folder), advance=advance
-            ):
+            for _ in make_shards(maker, missing, num_proc=num_proc, lock=lock_file(self.folder), advance=advance):
                 pass
 
     def _is_finished(self, shard: int) -> bool:

@@ -16,7 +16,8 @@ class StoreKey:
     """Everything that decides what is in a store, by name.
 
     Attributes:
-        fields: text by name. ``source`` names the source; it is equal for all stores of one source.
+        fields: text by name. ``source`` is what people call the source; it decides nothing, since other fields say
+            what it holds, and stands there to compare stores of one source.
 
     >>> key = StoreKey(fields={"source": "chats.json", "tokenizer": "a1"})
     >>> key.differences(StoreKey(fields={"source": "chats.json", "tokenizer": "b2", "filter_fn": "c3"}))
@@ -28,11 +29,12 @@ class StoreKey:
     @property
     def digest(self) -> str:
         """32 hexadecimal characters, the name of the store's folder."""
-        return hashlib.blake2b(json_bytes(self.fields), digest_size=16).hexdigest()
+        deciding = {name: value for name, value in self.fields.items() if name != "source"}
+        return hashlib.blake2b(json_bytes(deciding), digest_size=16).hexdigest()
 
     def differences(self, other: "StoreKey") -> list[str]:
-        """The names of the fields that only one of the two has, or that differ."""
-        names = self.fields.keys() | other.fields.keys()
+        """The names of the deciding fields that only one of the two has, or that differ."""
+        names = (self.fields.keys() | other.fields.keys()) - {"source"}
         return sorted(name for name in names if self.fields.get(name) != other.fields.get(name))
 
 

@@ -45,7 +45,9 @@ def builder_lock(folder: Path, name: str) -> Iterator[None]:
                 say(f"{name}: another process tokenises it; waiting for {folder}")
                 _wait(lock, folder, name)
         except NotImplementedError as error:
-            raise StoreError(f"{path} can't be locked: its file system has no locks. Choose another cache_dir.") from error
+            raise StoreError(
+                f"{path} can't be locked: its file system has no locks. Choose another cache_dir."
+            ) from error
     try:
         yield
     finally:

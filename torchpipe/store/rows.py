@@ -55,7 +55,7 @@ class StoreRecipe(Protocol):
     def key_fields(self) -> dict[str, str]:
         """Everything that decides the samples, by name, without reading a row.
 
-        ``source`` is the name of the source, and equal for stores of one source whatever else differs.
+        ``source`` is what people call the source; what it holds is said by other fields.
 
         Raises:
             NoFingerprint: something can't be told apart from what it was in another process; the sentence says what.
