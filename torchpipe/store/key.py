@@ -53,4 +53,4 @@ def what_changed(key: StoreKey, cache_dir: Path) -> str | None:
     if not found:
         return None
     changed = min(found)[2]
-    return f"{key.fields.get('source')}: tokenised anew, for {listed(changed)} changed since it was stored."
+    return f"{key.fields.get('source')}: tokenised anew; what changed since it was stored: {listed(changed)}"

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -12,10 +12,13 @@ from torchpipe._progress import bar, say
 from torchpipe.errors import StoreError
 from torchpipe.store.publishing import publish_json, writing
 
-PROGRESS_JSON = "building.json"
-"""What is known of a store while it is built, for those who wait: its rows, and how many of them a shard takes."""
+ROWS_JSON = "rows.json"
+"""Rows of the source, and how many of them a shard takes: written before the first shard, for those who wait."""
 
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
+"""Between two looks at what another process does."""
+
+_SECONDS_BEFORE_A_WORD = 1.0
 
 
 def lock_file(folder: Path) -> Path:
@@ -24,12 +27,13 @@ def lock_file(folder: Path) -> Path:
 
 
 @contextmanager
-def builder_lock(folder: Path, name: str) -> Iterator[None]:
+def builder_lock(folder: Path, name: str, *, quiet: bool = False) -> Iterator[None]:
     """Held by one process at a time. Others wait, and see how far the one is; its death ends the wait as well.
 
     Args:
         folder: of the store.
         name: of the source, for messages.
+        quiet: True waits without a word.
 
     Raises:
         StoreError: the lock file can't be written, or the file system knows no locks.
@@ -40,10 +44,15 @@ def builder_lock(folder: Path, name: str) -> Iterator[None]:
         lock = FileLock(path)
         try:
             try:
-                lock.acquire(timeout=0)
+                lock.acquire(timeout=_SECONDS_BEFORE_A_WORD)
             except Timeout:
-                say(f"{name}: another process tokenises it; waiting for {folder}")
-                _wait(lock, folder, name)
+                if not quiet:
+                    say(f"{name}: another process tokenises it; waiting for {folder}")
+                with progress_of(folder, name, quiet=quiet) as look:
+                    while not lock.is_locked:
+                        look()
+                        with suppress(Timeout):
+                            lock.acquire(timeout=POLL_SECONDS)
         except NotImplementedError as error:
             raise StoreError(
                 f"{path} can't be locked: its file system has no locks. Choose another cache_dir."
@@ -82,15 +91,15 @@ def let_go_of_lock(path: Path) -> None:
                 os.close(descriptor)
 
 
-def write_progress(folder: Path, *, num_rows: int, shard_rows: int) -> None:
+def write_num_rows(folder: Path, *, num_rows: int, shard_rows: int) -> None:
     """Says to those who wait how much there is to do."""
-    publish_json(folder / PROGRESS_JSON, {"num_rows": num_rows, "shard_rows": shard_rows})
+    publish_json(folder / ROWS_JSON, {"num_rows": num_rows, "shard_rows": shard_rows})
 
 
-def read_progress(folder: Path) -> tuple[int, int] | None:
-    """Rows of the store that is being built, and rows a shard; None where nobody has said so yet."""
+def read_num_rows(folder: Path) -> tuple[int, int] | None:
+    """Rows of the source and rows a shard; None where no builder has said so yet."""
     try:
-        facts = json.loads((folder / PROGRESS_JSON).read_bytes())
+        facts = json.loads((folder / ROWS_JSON).read_bytes())
         return facts["num_rows"], facts["shard_rows"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -104,17 +113,23 @@ def num_finished_shards(folder: Path) -> int:
         return 0
 
 
-def _wait(lock: FileLock, folder: Path, name: str) -> None:
-    """Waits until this process has the lock, with a bar of what the builder has done."""
-    while True:
-        facts = read_progress(folder)
-        num_rows, shard_rows = facts or (0, 0)
-        with bar(num_rows, f"Waiting for {name}") as advance:
-            seen = 0
-            while (facts is not None) == (read_progress(folder) is not None):
-                done = min(num_finished_shards(folder) * shard_rows, num_rows)
-                advance(done - seen)
-                seen = done
-                with suppress(Timeout):
-                    lock.acquire(timeout=_POLL_SECONDS)
-                    return
+@contextmanager
+def progress_of(folder: Path, name: str, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """A function that looks how far the builder of a store is, and draws a bar of it."""
+    with ExitStack() as stack:
+        advance: Callable[[int], None] | None = None
+        num_rows = shard_rows = seen = 0
+
+        def look() -> None:
+            nonlocal advance, num_rows, shard_rows, seen
+            if advance is None:
+                facts = read_num_rows(folder)
+                if facts is None:
+                    return  # the builder still opens the rows
+                num_rows, shard_rows = facts
+                advance = stack.enter_context(bar(0 if quiet else num_rows, f"Waiting for {name}"))
+            done = min(num_finished_shards(folder) * shard_rows, num_rows)
+            advance(done - seen)
+            seen = done
+
+        yield look

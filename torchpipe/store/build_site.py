@@ -1,0 +1,147 @@
+"""Where a store is built: under which key, in which folder, by how many processes."""
+
+import multiprocessing
+import os
+import shutil
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torchpipe._progress import bar, say, tells
+from torchpipe.errors import ConfigError, NoFingerprint, StoreError
+from torchpipe.store.accounts import ledger_counts
+from torchpipe.store.cache_dir import stores_folder
+from torchpipe.store.key import StoreKey, what_changed
+from torchpipe.store.lock import builder_lock, lock_file, write_num_rows
+from torchpipe.store.manifest import FORMAT, KEY_JSON, MANIFEST_JSON, publish_store, shard_folder
+from torchpipe.store.pool import make_shards
+from torchpipe.store.publishing import TEMPORARY, publish_json
+from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.shard import open_shard
+from torchpipe.store.shard_maker import ShardMaker
+from torchpipe.store.temporary import temporary_folder
+
+SHARD_ROWS = 8192
+"""Rows a shard."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSite:
+    """Where a store stands or is built.
+
+    Attributes:
+        recipe: of the samples.
+        key: of the store; None: it is temporary.
+        folder: of the store.
+        num_proc: processes that tokenise.
+        shard_rows: rows of the source a shard.
+        quiet: True shows no progress: others show what they wait for.
+    """
+
+    recipe: StoreRecipe
+    key: StoreKey | None
+    folder: Path
+    num_proc: int
+    shard_rows: int
+    quiet: bool = False
+
+    @classmethod
+    def of(
+        cls, recipe: StoreRecipe, *, cache_dir: str | Path | None, num_proc: int | None, shard_rows: int
+    ) -> "BuildSite":
+        """The site of a recipe's store; the arguments are those of :func:`build_store`."""
+        for name, value in (("num_proc", num_proc), ("shard_rows", shard_rows)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name} is {value!r}. Give a whole number above 0.")
+        stores = stores_folder(cache_dir)
+        key = _key_of(recipe, shard_rows)
+        return cls(
+            recipe=recipe,
+            key=key,
+            folder=temporary_folder(stores, recipe.name) if key is None else stores / key.digest,
+            num_proc=num_proc or _num_processors(),
+            shard_rows=shard_rows,
+        )
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the store is finished."""
+        return (self.folder / MANIFEST_JSON).exists()
+
+    @cached_property
+    def maker(self) -> ShardMaker:
+        """What makes its shards."""
+        return ShardMaker(recipe=self.recipe, folder=self.folder, shard_rows=self.shard_rows)
+
+    def build(self) -> None:
+        """Builds and publishes the store, unless another process does, for which it waits."""
+        with builder_lock(self.folder, self.recipe.name, quiet=self.quiet):
+            if self.is_published:
+                return
+            if self.key is not None and (line := what_changed(self.key, self.folder.parent)):
+                say(line)
+            self._clear_leftovers()
+            fields = {"source": self.recipe.name, "temporary": "true"} if self.key is None else dict(self.key.fields)
+            publish_json(self.folder / KEY_JSON, fields)
+            maker = self.maker
+            write_num_rows(self.folder, num_rows=maker.rows.num_rows, shard_rows=self.shard_rows)
+            self._make_shards(maker)
+            self._publish(maker)
+
+    def _clear_leftovers(self) -> None:
+        """Removes what a killed builder had begun to write."""
+        for leftover in [*self.folder.glob(f".*{TEMPORARY}"), *self.folder.glob(f"shards/.*{TEMPORARY}")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def _make_shards(self, maker: ShardMaker) -> None:
+        missing = [shard for shard in range(maker.num_shards) if not self._is_finished(shard)]
+        num_missing = sum(len(maker.rows_of(shard)) for shard in missing)
+        num_proc = min(self.num_proc, len(missing))
+        if multiprocessing.current_process().daemon:
+            num_proc = 1  # such a process may start no others
+        if not missing:
+            return
+        with bar(0 if self.quiet else maker.rows.num_rows, f"Tokenising {maker.rows.name}") as advance:
+            advance(maker.rows.num_rows - num_missing)
+            for _ in make_shards(maker, missing, num_proc=num_proc, lock=lock_file(self.folder), advance=advance):
+                pass
+
+    def _is_finished(self, shard: int) -> bool:
+        try:
+            return open_shard(shard_folder(self.folder, shard)).row_range == self.maker.rows_of(shard)
+        except StoreError:
+            return False
+
+    def _publish(self, maker: ShardMaker) -> None:
+        shards = [open_shard(shard_folder(self.folder, shard)) for shard in range(maker.num_shards)]
+        counts = ledger_counts(shards)
+        maker.rows.check(num_stored=counts["stored"], num_filtered=counts.get("filtered", 0))
+        if self.key is not None and _key_of(self.recipe, self.shard_rows) != self.key:
+            raise StoreError(
+                f"{self.recipe.name} or what it is tokenised with changed meanwhile, so {self.folder} would hold some "
+                "of both. Start again."
+            )
+        publish_store(self.folder, num_shards=maker.num_shards, ledger=counts)
+
+
+def _key_of(recipe: StoreRecipe, shard_rows: int) -> StoreKey | None:
+    """The key of a recipe's store; None, with a warning, where something in it has no fingerprint."""
+    try:
+        fields = recipe.key_fields()
+    except NoFingerprint as error:
+        if tells():
+            warnings.warn(
+                f"{recipe.name} is tokenised for this run alone, since it can't be told whether the next one could use "
+                f"it: {error}",
+                stacklevel=4,
+            )
+        return None
+    return StoreKey(fields={**fields, "format": str(FORMAT), "shard_rows": str(shard_rows)})
+
+
+def _num_processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
