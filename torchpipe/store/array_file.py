@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from torchpipe.errors import StoreError
 from torchpipe.store.checksums import BLOCK_SIZE, block_checksums, block_is_right, num_blocks
 
 Verify = Literal["sizes", "lazy", "full"]
+VERIFY: tuple[Verify, ...] = get_args(Verify)
+
+KEEPS_FILES_OPEN = sys.version_info < (3, 13)
+"""Whether Python holds a file open for as long as it is mapped."""
 
 REBUILD = "Remove the store (torchpipe store prune --damaged) and it is built again."
 
@@ -114,6 +118,12 @@ class ArrayFile:
             self._array = flat.reshape(self.facts.shape)
         return self._array
 
+    def read(self, *, check: bool) -> np.ndarray:
+        """The array; with ``check``, after all of its file was checked (see :meth:`check`)."""
+        if check:
+            self.check()
+        return self.array()
+
     def check(self, start: int = 0, stop: int | None = None) -> None:
         """Checks the blocks that hold ``array[start:stop]`` of a flat array and were not checked before.
 
@@ -144,7 +154,7 @@ def _mapped(path: Path) -> memoryview:
     """A file's bytes, mapped into memory."""
     try:
         with open(path, "rb") as file:
-            if sys.version_info >= (3, 13):  # no file stays open for the mapping
+            if sys.version_info >= (3, 13):
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, trackfd=False))
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:

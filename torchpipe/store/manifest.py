@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,22 @@ def shard_folder(store: Path, number: int) -> Path:
     return store / "shards" / f"{number:05d}"
 
 
+def open_shards(store: Path, numbers: Sequence[int], *, hashes: Sequence[str] | None = None) -> list[Shard]:
+    """Shards of a store by their numbers.
+
+    Args:
+        store: the folder.
+        numbers: of the shards.
+        hashes: which the shards must have (see :attr:`~torchpipe.store.shard.Shard.hash`); any if None.
+
+    Raises:
+        StoreError: a shard is missing, not finished, or not the one that was named.
+    """
+    wanted = [None] * len(numbers) if hashes is None else hashes
+    folders = [shard_folder(store, number) for number in numbers]
+    return [open_shard(folder, shard_hash=found) for folder, found in zip(folders, wanted, strict=True)]
+
+
 def publish_store(folder: Path, *, num_shards: int, ledger: Mapping[str, int] | None = None) -> Manifest:
     """Makes a store of the finished shards 0 to ``num_shards - 1`` of a folder, which holds ``key.json`` too.
 
@@ -73,10 +90,10 @@ def publish_store(folder: Path, *, num_shards: int, ledger: Mapping[str, int] | 
     Raises:
         StoreError: a shard is missing or damaged, rows of two shards overlap, or the files can't be written.
     """
-    shards = [open_shard(shard_folder(folder, number)) for number in range(num_shards)]
+    shards = open_shards(folder, range(num_shards))
     check_rows(shards)
     with published_folder(folder / INDEX) as temporary:
-        index = SampleIndex.of(shards).write(temporary)
+        index = SampleIndex.of(shards, check=True).write(temporary)
     manifest = Manifest(
         shards=[shard.hash for shard in shards],
         num_rows=sum(shard.facts["num_rows"] for shard in shards),
@@ -148,7 +165,7 @@ def read_key(folder: Path, *, key_hash: str | None = None) -> dict[str, Any]:
 
 def check_rows(shards: Sequence[Shard]) -> None:
     """Raises StoreError where two shards account for the same row, or a later shard for earlier rows."""
-    for before, after in zip(shards, shards[1:], strict=False):
+    for before, after in pairwise(shards):
         if after.row_range.start < before.row_range.stop:
             raise StoreError(
                 f"{after.folder} holds rows from {after.row_range.start} on, and {before.folder} holds rows up to "

@@ -25,12 +25,16 @@ class SampleIndex:
     offsets: np.ndarray
 
     @classmethod
-    def of(cls, shards: Sequence[Shard]) -> "SampleIndex":
-        """The index of some shards, in memory."""
-        lengths = joined(shards, "lengths", np.uint32)
+    def of(cls, shards: Sequence[Shard], *, check: bool) -> "SampleIndex":
+        """The index of some shards, in memory; with ``check``, the files that it is read from are checked first."""
+        empty = np.zeros(0, np.uint32)
+        lengths, trained_counts = (
+            np.concatenate([empty, *(shard.files[name].read(check=check) for shard in shards)])
+            for name in ("lengths", "trained_counts")
+        )
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        return cls(lengths=lengths, trained_counts=joined(shards, "trained_counts", np.uint32), offsets=offsets)
+        return cls(lengths=lengths, trained_counts=trained_counts, offsets=offsets)
 
     @classmethod
     def files(cls, folder: Path, facts: Mapping[str, Mapping]) -> dict[str, ArrayFile]:
@@ -46,8 +50,3 @@ class SampleIndex:
     def write(self, folder: Path) -> dict[str, dict]:
         """Writes one file an array to a folder, and returns the facts of each."""
         return {name: write_array(folder / f"{name}.npy", array).as_json() for name, array in vars(self).items()}
-
-
-def joined(shards: Sequence[Shard], name: str, dtype: type) -> np.ndarray:
-    """An array of all shards, one after another, in memory."""
-    return np.concatenate([np.zeros(0, dtype), *(shard.array(name) for shard in shards)])

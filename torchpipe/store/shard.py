@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +134,6 @@ class Shard:
     def array(self, name: str) -> np.ndarray:
         """One of the shard's arrays, memory-mapped (see :func:`write_shard`)."""
         return self.files[name].array()
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """Where each sample begins in ``tokens``, and the end of the last: int64 [samples + 1]."""
-        return np.concatenate([[0], np.cumsum(self.array("lengths"), dtype=np.int64)])
 
     def check(self) -> None:
         """Reads every file and compares its checksums.

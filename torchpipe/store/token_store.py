@@ -1,31 +1,37 @@
 """A store of tokenised samples on the disk, memory-mapped: any span of any sample, without holding tokens in memory."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from torchpipe.constants import IGNORE_INDEX
-from torchpipe.errors import StoreError
-from torchpipe.store.array_file import Verify
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.errors import ConfigError, StoreError
+from torchpipe.store.array_file import REBUILD, VERIFY, Verify
+from torchpipe.store.in_use import hold
 from torchpipe.store.manifest import (
     INDEX,
     MANIFEST_JSON,
     check_rows,
     digest_of,
+    open_shards,
     read_key,
     read_manifest,
-    shard_folder,
 )
-from torchpipe.store.sample_index import SampleIndex, joined
-from torchpipe.store.shard import Shard, open_shard
+from torchpipe.store.sample_index import SampleIndex
+from torchpipe.store.shard import Shard
+from torchpipe.store.span_reader import SpanReader
 
 
 class TokenStore:
     """Tokenised samples. Made by :meth:`open` or, while it is still being built, by :meth:`open_shards`.
+
+    It holds no tokens in memory: the shards are memory-mapped, so that all processes of a machine share their pages,
+    and so are ``lengths``, ``trained_counts`` and ``offsets`` of a finished store. Pickled, it is its path; it opens
+    again where it is unpickled, and says so where other samples are found there.
 
     Attributes:
         path: the folder.
@@ -33,10 +39,13 @@ class TokenStore:
         key: what the store was made of.
         digest: a hash of all samples; equal where the same samples are in the same shards.
         ledger: what became of the source's rows, by reason; empty before the store is finished.
+        libraries: the versions that built it; empty before the store is finished.
+        shards: what it is read from.
         lengths: uint32 [samples], tokens of each.
         trained_counts: uint32 [samples], labels of each that are not -100.
         offsets: int64 [samples + 1], where each begins in the store's tokens, as if its shards were one.
-        num_samples, num_tokens, num_rows: totals; rows are those of the source, with and without samples.
+        num_rows: rows of the source, with and without samples.
+        num_samples, num_tokens: totals.
         has_weights: whether the samples have loss weights.
         largest_token_id: which the model's vocabulary has to hold; -1 without tokens.
     """
@@ -44,85 +53,139 @@ class TokenStore:
     def __init__(
         self,
         path: Path,
+        *,
         shards: Sequence[Shard],
         index: SampleIndex,
-        *,
         verify: Verify,
-        key: dict[str, Any],
-        ledger: dict[str, int],
+        key: Mapping[str, Any],
+        ledger: Mapping[str, int],
+        libraries: Mapping[str, str],
         numbers: Sequence[int] | None,
     ) -> None:
         self.path = path
         self.verify: Verify = verify
-        self.key = key
-        self.ledger = ledger
+        self.key = dict(key)
+        self.ledger = dict(ledger)
+        self.libraries = dict(libraries)
+        self.shards = tuple(shards)
         self.digest = digest_of(shards)
-        self.lengths, self.trained_counts, self.offsets = index.lengths, index.trained_counts, index.offsets
-        self.num_samples = len(self.lengths)
-        self.num_tokens = int(self.offsets[-1])
+        self.lengths = index.lengths
+        self.trained_counts = index.trained_counts
+        self.offsets = index.offsets
         self.num_rows = sum(len(shard.row_range) for shard in shards)
+        self.num_samples = len(index.lengths)
+        self.num_tokens = int(index.offsets[-1])
         self.has_weights = any(shard.has_weights for shard in shards)
         self.largest_token_id = max((shard.facts["largest_token_id"] for shard in shards), default=-1)
-        self.shards = shards
         self._numbers = numbers
-        self._first_samples = np.concatenate([[0], np.cumsum([s.num_samples for s in shards], dtype=np.int64)])
-        self._first_tokens = self.offsets[self._first_samples]
+        self._reader = SpanReader(shards, index, lazy=verify == "lazy")
 
     @classmethod
     def open(cls, path: str | Path, *, verify: Verify = "sizes") -> "TokenStore":
-        """The finished store in a folder, in milliseconds."""
+        """The finished store in a folder, in milliseconds.
+
+        Args:
+            path: the store's folder.
+            verify: beside the manifest, the tables of checksums and the sizes of all files, which are always checked:
+                nothing ("sizes"); each block of a file when it is first read ("lazy"); every file, now ("full").
+
+        Raises:
+            StoreError: it is no finished store, of another format version, or not what was written.
+            ConfigError: another ``verify``.
+        """
         folder = Path(path)
+        _check_word(verify)
         manifest = read_manifest(folder)
-        shards = [
-            open_shard(shard_folder(folder, number), shard_hash=found) for number, found in enumerate(manifest.shards)
-        ]
+        key = read_key(folder, key_hash=manifest.key)
+        shards = open_shards(folder, range(len(manifest.shards)), hashes=manifest.shards)
         files = SampleIndex.files(folder / INDEX, manifest.index)
-        with suppress(OSError):  # a store that may only be read
-            os.utime(folder / MANIFEST_JSON)
-        return cls(
+        if verify != "sizes":
+            for file in files.values():
+                file.check()
+        if verify == "full":
+            for shard in shards:
+                shard.check()
+        store = cls(
             folder,
-            shards,
-            SampleIndex.mapped(files),
+            shards=shards,
+            index=SampleIndex.mapped(files),
             verify=verify,
-            key=read_key(folder, key_hash=manifest.key),
-            ledger=dict(manifest.ledger),
+            key=key,
+            ledger=manifest.ledger,
+            libraries=manifest.libraries,
             numbers=None,
         )
+        if store.digest != manifest.digest or store.num_samples != manifest.num_samples:
+            raise StoreError(f"{folder / MANIFEST_JSON} does not agree with the shards beside it. {REBUILD}")
+        with suppress(OSError):  # of a store that may only be read, nobody learns when it was last used
+            os.utime(folder / MANIFEST_JSON)
+        hold(store, folder / MANIFEST_JSON)
+        return store
 
     @classmethod
     def open_shards(cls, path: str | Path, numbers: Sequence[int], *, verify: Verify = "sizes") -> "TokenStore":
-        """A store of some finished shards of a folder, in the order of their numbers, whether or not all are there."""
+        """A store of some finished shards of a folder, in the order of their numbers, whether or not all are there.
+
+        Its index is in memory: 16 bytes a sample.
+
+        Raises:
+            StoreError: a shard is missing or not what was written.
+            ConfigError: another ``verify``.
+        """
         folder = Path(path)
-        shards = [open_shard(shard_folder(folder, number)) for number in sorted(numbers)]
+        _check_word(verify)
+        shards = open_shards(folder, sorted(numbers))
         check_rows(shards)
+        for shard in shards if verify == "full" else ():
+            shard.check()
         return cls(
             folder,
-            shards,
-            SampleIndex.of(shards),
+            shards=shards,
+            index=SampleIndex.of(shards, check=verify == "lazy"),
             verify=verify,
             key=read_key(folder),
             ledger={},
+            libraries={},
             numbers=sorted(numbers),
         )
 
     @property
     def rows(self) -> np.ndarray:
-        """The source row that each sample came from, int64 [samples]."""
-        return joined(self.shards, "rows", np.int64)
+        """The source row that each sample came from: int64 [samples], read anew each time."""
+        return self._joined("rows", np.zeros(0, np.int64))
 
     @property
     def left_out(self) -> np.ndarray:
-        """The rows that have no sample, and the code of the reason, int64 [k, 2]."""
-        return np.concatenate([np.zeros((0, 2), np.int64), *(shard.array("left_out") for shard in self.shards)])
+        """The rows that have no sample, and the code of the reason: int64 [rows left out, 2], read anew each time."""
+        return self._joined("left_out", np.zeros((0, 2), np.int64))
+
+    @property
+    def weight_sums(self) -> np.ndarray:
+        """The sum of each sample's loss weights over its labels that are not -100: float64 [samples].
+
+        The trained counts where samples have no weights; read anew each time.
+        """
+        if not self.has_weights:
+            return self.trained_counts.astype(np.float64)
+        sums = [
+            self._read(shard, "weight_sums" if shard.has_weights else "trained_counts").astype(np.float64)
+            for shard in self.shards
+        ]
+        return np.concatenate(sums)
 
     def __len__(self) -> int:
         return self.num_samples
 
+    def __repr__(self) -> str:
+        return f"TokenStore({str(self.path)!r}, {self.num_samples:,} samples, {self.num_tokens:,} tokens)"
+
     def sample(self, index: int) -> dict[str, np.ndarray]:
-        """One sample: ``tokens`` and ``labels`` int64 [n], and ``loss_weights`` float32 [n] if the store has them."""
-        if not 0 <= index < self.num_samples:
-            raise IndexError(f"Sample {index}: the store has {self.num_samples} samples.")
-        length = int(self.lengths[index])
+        """One sample: ``tokens`` and ``labels`` int64 [n], and ``loss_weights`` float32 [n] if the store has them.
+
+        Raises:
+            StoreError: there is no sample of that number, or its bytes are not what was written (``verify="lazy"``).
+        """
+        length = int(self.lengths[index]) if 0 <= index < self.num_samples else 0
         found = {"tokens": np.empty(length, np.int64), "labels": np.empty(length, np.int64)}
         if self.has_weights:
             found["loss_weights"] = np.empty(length, np.float32)
@@ -139,56 +202,54 @@ class TokenStore:
         labels: np.ndarray,
         loss_weights: np.ndarray | None = None,
     ) -> None:
-        """Writes the spans ``[start, stop)`` of samples one after another into the given arrays."""
-        shard_of = np.searchsorted(self._first_samples, sample, side="right") - 1
-        at = 0
-        for number, index, first, last in zip(
-            shard_of.tolist(), np.asarray(sample).tolist(), start.tolist(), stop.tolist(), strict=True
-        ):
-            shard = self.shards[number]
-            begin = int(self.offsets[index] - self._first_tokens[number])
-            low, high = begin + first, begin + last
-            flat = shard.array("tokens")
-            tokens[at : at + high - low] = flat[low:high]
-            out = labels[at : at + high - low]
-            if "labels" in shard.files:
-                out[:] = shard.array("labels")[low:high]
-            elif high > low:
-                out[:-1] = flat[low + 1 : high]
-                if last < self.lengths[index]:
-                    out[-1] = flat[high]
-                elif "last_labels" in shard.files:
-                    out[-1] = shard.array("last_labels")[index - self._first_samples[number]]
-                bits = shard.array("trained")[low >> 3 : (high + 7) >> 3]
-                out[np.unpackbits(bits, bitorder="little")[low & 7 :][: high - low] == 0] = IGNORE_INDEX
-            if loss_weights is not None:
-                weights = shard.array("loss_weights")[low:high] if shard.has_weights else 1.0
-                loss_weights[at : at + high - low] = weights
-            at += high - low
+        """Writes the spans ``[start, stop)`` of samples, one after another, into the given arrays.
+
+        A span's labels are those of its sample: where it stops inside, its last label is the token that follows.
+
+        Args:
+            sample, start, stop: whole numbers [spans].
+            tokens, labels: int64 [tokens of all spans], written to.
+            loss_weights: float32 of the same length, written to; 1 where samples have no weights.
+
+        Raises:
+            StoreError: a span is not within its sample, an array is not of the spans' length, or what is read is not
+                what was written (``verify="lazy"``).
+        """
+        self._reader.gather(sample, start, stop, tokens=tokens, labels=labels, loss_weights=loss_weights)
 
     def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """How many labels of each span are not -100: int64 [spans]."""
-        total = np.zeros(len(sample), np.int64)
-        for k in range(len(sample)):
-            length = int(stop[k] - start[k])
-            labels = np.empty(length, np.int64)
-            self.gather(
-                sample[k : k + 1], start[k : k + 1], stop[k : k + 1], tokens=np.empty_like(labels), labels=labels
-            )
-            total[k] = (labels != IGNORE_INDEX).sum()
-        return total
+        """How many labels of each span are not -100: int64 [spans].
+
+        Args:
+            sample, start, stop: whole numbers [spans]; see :meth:`gather`.
+
+        Raises:
+            StoreError: as :meth:`gather`.
+        """
+        return self._reader.trained_in(sample, start, stop)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (str(self.path), self.verify, self._numbers, self.digest)
 
+    def _joined(self, name: str, empty: np.ndarray) -> np.ndarray:
+        return np.concatenate([empty, *(self._read(shard, name) for shard in self.shards)])
+
+    def _read(self, shard: Shard, name: str) -> np.ndarray:
+        return shard.files[name].read(check=self.verify == "lazy")
+
+
+def _check_word(verify: str) -> None:
+    if verify not in VERIFY:
+        near = did_you_mean(verify, VERIFY)
+        raise ConfigError(f"Unknown verify {verify!r}. It is one of {listed(VERIFY)}.{near}")
+
 
 def _reopened(path: str, verify: Verify, numbers: Sequence[int] | None, digest: str) -> TokenStore:
     """The store that was pickled."""
-    opened = (
-        TokenStore.open(path, verify=verify)
-        if numbers is None
-        else TokenStore.open_shards(path, numbers, verify=verify)
-    )
-    if opened.digest != digest:
-        raise StoreError(f"{path} holds other samples than when it was sent here. Start again.")
-    return opened
+    if numbers is None:
+        store = TokenStore.open(path, verify=verify)
+    else:
+        store = TokenStore.open_shards(path, numbers, verify=verify)
+    if store.digest != digest:
+        raise StoreError(f"{path} was built anew while it was in use: it holds other samples. Start the run again.")
+    return store
