@@ -63,7 +63,7 @@ def write_array(path: Path, array: np.ndarray) -> ArrayFacts:
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-    data = memoryview(array).cast("B") if array.size else memoryview(b"")
+    data = array.data.cast("B") if array.size else memoryview(b"")
     with open(path, "xb") as file:
         file.write(header.getvalue())
         file.write(data)

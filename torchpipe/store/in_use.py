@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from torchpipe.store.manifest import MANIFEST_JSON
 
 
-def lock_path(folder: Path) -> Path:
+def lock_file(folder: Path) -> Path:
     """The file that a builder of a store locks; beside the store's folder."""
     return folder.with_name(f"{folder.name}.lock")
 
@@ -37,7 +37,7 @@ def hold(owner: object, manifest: Path) -> None:
 @contextmanager
 def claimed(folder: Path) -> Iterator[bool]:
     """True where nobody builds or reads the store in a folder; nobody begins to build it until the end either."""
-    lock = FileLock(lock_path(folder))
+    lock = FileLock(lock_file(folder))
     try:
         lock.acquire(timeout=0)
     except Timeout:

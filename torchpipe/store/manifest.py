@@ -14,9 +14,10 @@ import numpy as np
 from torchpipe import __version__
 from torchpipe.errors import StoreError
 from torchpipe.store.array_file import REBUILD
-from torchpipe.store.publishing import json_bytes, publish_json, published_folder
+from torchpipe.store.publishing import publish_json, published_folder
 from torchpipe.store.sample_index import SampleIndex
-from torchpipe.store.shard import Shard, hash_of, open_shard
+from torchpipe.store.sealed_json import hash_of, read_file, read_sealed, sealed
+from torchpipe.store.shard import Shard, open_shard
 
 FORMAT = 1
 """The version of the files' format. A store of another one is never read."""
@@ -26,6 +27,12 @@ KEY_JSON = "key.json"
 INDEX = "index"
 
 _KIND = "torchpipe token store"
+
+
+class OtherFormatError(StoreError):
+    """A store is of a format version that this torchpipe does not read; nothing is wrong with it."""
+
+
 _LIBRARIES = ("torchpipe", "numpy", "tiktoken", "tokenizers", "sentencepiece", "jinja2")
 
 
@@ -107,10 +114,9 @@ def publish_store(folder: Path, *, num_shards: int, ledger: Mapping[str, int] | 
         digest=digest_of(shards),
         index=index,
         libraries=library_versions(),
-        key=hash_of(_read(folder / KEY_JSON)),
+        key=hash_of(read_file(folder / KEY_JSON)),
     )
-    value = {"kind": _KIND, "format": FORMAT, **asdict(manifest)}
-    publish_json(folder / MANIFEST_JSON, {**value, "hash": hash_of(json_bytes(value))})
+    publish_json(folder / MANIFEST_JSON, sealed({"kind": _KIND, "format": FORMAT, **asdict(manifest)}))
     return manifest
 
 
@@ -121,27 +127,17 @@ def read_manifest(folder: Path) -> Manifest:
         StoreError: there is none, it is damaged or something else, or of another format version.
     """
     path = folder / MANIFEST_JSON
-    content = _read(path)
-    try:
-        value = json.loads(content)
-        kind, version, found = value.pop("kind"), value.pop("format"), value.pop("hash")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise StoreError(
-            f"{path} is no manifest of a token store ({type(error).__name__}: {error}). {REBUILD}"
-        ) from error
+    value = read_sealed(path, what=f"the manifest of a {_KIND}")
+    kind, version = value.pop("kind", None), value.pop("format", None)
     if kind != _KIND:
-        raise StoreError(f"{path} is the manifest of {kind!r}, not of a {_KIND}. Give the folder of a store.")
+        raise StoreError(f"{path} is not the manifest of a {_KIND}: its kind is {kind!r}. Give the folder of a store.")
     if version != FORMAT:
-        raise StoreError(
+        raise OtherFormatError(
             f"{path} is of format version {version}; this torchpipe reads version {FORMAT}. "
             "Build the store again, or use the torchpipe that built it."
         )
-    if hash_of(json_bytes({"kind": kind, "format": version, **value})) != found:
-        raise StoreError(f"{path} was changed after it was written: its hash differs. {REBUILD}")
-    try:
-        return Manifest(**value)
-    except TypeError as error:
-        raise StoreError(f"{path} has other fields than a manifest ({error}). {REBUILD}") from error
+    del value["hash"]
+    return Manifest(**value)
 
 
 def read_key(folder: Path, *, key_hash: str | None = None) -> dict[str, Any]:
@@ -151,7 +147,7 @@ def read_key(folder: Path, *, key_hash: str | None = None) -> dict[str, Any]:
         StoreError: ``key.json`` is missing, damaged, or not the one that the manifest names.
     """
     path = folder / KEY_JSON
-    content = _read(path)
+    content = read_file(path)
     if key_hash is not None and hash_of(content) != key_hash:
         raise StoreError(f"{path} was changed after it was written: its hash differs. {REBUILD}")
     try:
@@ -190,12 +186,3 @@ def library_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise StoreError(f"{path} is missing: {path.parent} is no finished store. Build it, or give another.") from None
-    except OSError as error:
-        raise StoreError(f"{path} can't be read: {error.strerror}.") from error

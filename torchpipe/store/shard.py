@@ -1,7 +1,6 @@
 """One shard of a store: the samples of a range of source rows, in a folder of ``.npy`` files."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from torchpipe.errors import StoreError
 from torchpipe.store.array_file import REBUILD, ArrayFacts, ArrayFile, write_array
 from torchpipe.store.publishing import json_bytes, published_folder, write_bytes
+from torchpipe.store.sealed_json import read_sealed, sealed
 from torchpipe.store.shard_data import ShardData
 
 SHARD_JSON = "shard.json"
@@ -40,18 +40,20 @@ def write_shard(folder: Path, data: ShardData) -> dict[str, Any]:
     with published_folder(folder) as temporary:
         arrays = data.arrays()
         files = {name: write_array(temporary / f"{name}.npy", array).as_json() for name, array in arrays.items()}
-        facts = {
-            "first_row": data.first_row,
-            "num_rows": data.num_rows,
-            "num_samples": len(data.lengths),
-            "num_tokens": len(data.tokens),
-            "num_trained": int(arrays["trained_counts"].sum(dtype=np.int64)),
-            "largest_token_id": int(data.tokens.max()) if len(data.tokens) else -1,
-            "longest": int(data.lengths.max(initial=0)),
-            "counts": dict(data.counts),
-            "digest": _digest(arrays),
-            "files": files,
-        }
+        facts = sealed(
+            {
+                "first_row": data.first_row,
+                "num_rows": data.num_rows,
+                "num_samples": len(data.lengths),
+                "num_tokens": len(data.tokens),
+                "num_trained": int(arrays["trained_counts"].sum(dtype=np.int64)),
+                "largest_token_id": int(data.tokens.max()) if len(data.tokens) else -1,
+                "longest": int(data.lengths.max(initial=0)),
+                "counts": dict(data.counts),
+                "digest": _digest(arrays),
+                "files": files,
+            }
+        )
         write_bytes(temporary / SHARD_JSON, json_bytes(facts))
     return facts
 
@@ -64,35 +66,18 @@ def open_shard(folder: Path, *, shard_hash: str | None = None) -> "Shard":
         shard_hash: of its ``shard.json``, where it is known (see :attr:`Shard.hash`).
 
     Raises:
-        StoreError: a file is missing, or not of its size, or ``shard.json`` can't be read.
+        StoreError: a file is missing, or not of its size, or ``shard.json`` is not what was written.
     """
     path = folder / SHARD_JSON
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise StoreError(f"{path} is missing: the shard was not finished. {REBUILD}") from None
-    except OSError as error:
-        raise StoreError(f"{path} can't be read: {error.strerror}.") from error
-    found = hash_of(content)
-    if shard_hash is not None and found != shard_hash:
+    facts = read_sealed(path, what="the description of a shard")
+    if shard_hash is not None and facts["hash"] != shard_hash:
         raise StoreError(f"{path} is not the one that the store was made of: its hash differs. {REBUILD}")
-    try:
-        facts = json.loads(content)
-        files = {
-            name: ArrayFile(folder / f"{name}.npy", ArrayFacts.from_json(facts))
-            for name, facts in facts["files"].items()
-        }
-        shard = Shard(folder=folder, facts=facts, files=files, hash=found)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} is no description of a shard ({type(error).__name__}: {error}). {REBUILD}") from error
+    files = {
+        name: ArrayFile(folder / f"{name}.npy", ArrayFacts.from_json(found)) for name, found in facts["files"].items()
+    }
     for file in files.values():
         file.check_size()
-    return shard
-
-
-def hash_of(content: bytes) -> str:
-    """A hash of a small file's bytes, hexadecimal."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return Shard(folder=folder, facts=facts, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +88,16 @@ class Shard:
         folder: where it is.
         facts: what stands in ``shard.json``.
         files: its arrays by name.
-        hash: of ``shard.json``, and so of everything that the checksums in it hold.
     """
 
     folder: Path
     facts: Mapping[str, Any] = field(repr=False)
     files: Mapping[str, ArrayFile] = field(repr=False)
-    hash: str
+
+    @property
+    def hash(self) -> str:
+        """Of ``shard.json``, and so of everything that the checksums in it hold."""
+        return self.facts["hash"]
 
     @property
     def num_samples(self) -> int:
@@ -151,5 +139,5 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     for name in ("lengths", "tokens", "trained", "last_labels", "labels", "loss_weights"):
         if name in arrays:
             total.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
-            total.update(np.ascontiguousarray(arrays[name]))
+            total.update(np.ascontiguousarray(arrays[name]).data)
     return total.hexdigest()

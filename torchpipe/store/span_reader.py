@@ -52,8 +52,8 @@ class SpanReader:
     ) -> None:
         """See :meth:`~torchpipe.store.token_store.TokenStore.gather`."""
         lengths = self._checked_lengths(sample, start, stop)
-        num_spans = stop - start
-        ends = np.cumsum(num_spans)
+        num_tokens = stop - start
+        ends = np.cumsum(num_tokens)
         total = int(ends[-1]) if len(ends) else 0
         for name, out in (("tokens", tokens), ("labels", labels), ("loss_weights", loss_weights)):
             if out is not None and out.shape != (total,):
@@ -62,7 +62,7 @@ class SpanReader:
             return
         shard_of = self._shard_of(sample)
         low = self._index.offsets[sample] - self._first_tokens[shard_of] + start
-        high = low + num_spans
+        high = low + num_tokens
         numbers, lows, highs = shard_of.tolist(), low.tolist(), high.tolist()
 
         views: list[np.ndarray] = []
@@ -83,10 +83,11 @@ class SpanReader:
         untrained = _unpacked(packed, low, high) == 0
         np.copyto(labels, IGNORE_INDEX, where=untrained)
         if self._has_explicit:
-            for k in np.flatnonzero(self._explicit[shard_of]).tolist():
-                labels[ends[k] - num_spans[k] : ends[k]] = self._read("labels", numbers[k], lows[k], highs[k])
+            for k in map(int, np.flatnonzero(self._explicit[shard_of])):
+                begin, end = int(ends[k] - num_tokens[k]), int(ends[k])
+                labels[begin:end] = self._read("labels", numbers[k], lows[k], highs[k])
         if loss_weights is not None:
-            self._gather_weights(loss_weights, ends - num_spans, numbers, lows, highs)
+            self._gather_weights(loss_weights, ends - num_tokens, numbers, lows, highs)
 
     def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """See :meth:`~torchpipe.store.token_store.TokenStore.trained_in`."""

@@ -186,9 +186,8 @@ class TokenStore:
             StoreError: there is no sample of that number, or its bytes are not what was written (``verify="lazy"``).
         """
         length = int(self.lengths[index]) if 0 <= index < self.num_samples else 0
-        found = {"tokens": np.empty(length, np.int64), "labels": np.empty(length, np.int64)}
-        if self.has_weights:
-            found["loss_weights"] = np.empty(length, np.float32)
+        names = {"tokens": np.int64, "labels": np.int64} | ({"loss_weights": np.float32} if self.has_weights else {})
+        found: dict[str, np.ndarray] = {name: np.empty(length, dtype) for name, dtype in names.items()}
         self.gather(np.array([index]), np.array([0]), np.array([length]), **found)
         return found
 
