@@ -1,6 +1,7 @@
 """One array in one ``.npy`` file, and what is known of the file: its size, dtype, shape and checksums."""
 
 import io
+import math
 import mmap
 import os
 import sys
@@ -13,14 +14,13 @@ import numpy as np
 
 from torchpipe.errors import StoreError
 from torchpipe.store.checksums import BLOCK_SIZE, block_checksums, block_is_right, num_blocks
+from torchpipe.store.reading import REBUILD, read_file
 
 Verify = Literal["sizes", "lazy", "full"]
 VERIFY: tuple[Verify, ...] = get_args(Verify)
 
 KEEPS_FILES_OPEN = sys.version_info < (3, 13)
 """Whether Python holds a file open for as long as it is mapped."""
-
-REBUILD = "Remove the store (torchpipe store prune --damaged) and it is built again."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,43 +111,67 @@ class ArrayFile:
         if self._array is None:
             self.check_size()
             self._content = _mapped(self.path)
-            dtype = np.dtype(self.facts.dtype)
-            count = int(np.prod(self.facts.shape, dtype=np.int64))
-            offset = self.facts.size - count * dtype.itemsize
-            flat = np.frombuffer(self._content, dtype=dtype, count=count, offset=offset)
-            self._array = flat.reshape(self.facts.shape)
+            self._array = self._array_in(self._content)
         return self._array
 
-    def read(self, *, check: bool) -> np.ndarray:
-        """The array; with ``check``, after all of its file was checked (see :meth:`check`)."""
-        if check:
-            self.check()
-        return self.array()
-
-    def check(self, start: int = 0, stop: int | None = None) -> None:
-        """Checks the blocks that hold ``array[start:stop]`` of a flat array and were not checked before.
+    def check(self, start: int, stop: int) -> None:
+        """Checks the blocks that hold ``array()[start:stop]`` of a flat array and were not checked before.
 
         Raises:
             StoreError: a block is not what was written.
         """
         array = self.array()
         offset = self.facts.size - array.nbytes
-        first = 0 if stop is None else (offset + start * array.itemsize) // BLOCK_SIZE
-        last = len(self._checked) if stop is None else num_blocks(offset + stop * array.itemsize)
+        first, last = (offset + start * array.itemsize) // BLOCK_SIZE, num_blocks(offset + stop * array.itemsize)
         for block in range(first, last):
             if not self._checked[block]:
-                if not block_is_right(self._content, self.facts.crc32, block):
-                    at = block * BLOCK_SIZE
-                    raise StoreError(
-                        f"{self.path} was changed after it was written: the checksum of its bytes from {at:,} to "
-                        f"{min(at + BLOCK_SIZE, self.facts.size):,} differs. {REBUILD}"
-                    )
+                self._check_block(self._content[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE], block)
                 self._checked[block] = 1
+
+    def read(self, *, check: bool) -> np.ndarray:
+        """The array, in memory; with ``check``, after all of the file was compared with its checksums."""
+        self.check_size()
+        content = read_file(self.path)
+        if check:
+            view = memoryview(content)
+            for block in range(num_blocks(len(view))):
+                self._check_block(view[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE], block)
+        return self._array_in(content)
+
+    def check_all(self) -> None:
+        """Reads the file and compares its checksums.
+
+        Raises:
+            StoreError: it is not what was written.
+        """
+        self.check_size()
+        try:
+            with open(self.path, "rb") as file:
+                for block in range(num_blocks(self.facts.size)):
+                    self._check_block(file.read(BLOCK_SIZE), block)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(f"{self.path} can't be read: {error.strerror}.") from error
 
     def forget(self) -> None:
         """Lets go of the mapping; the next reading maps the file again."""
         self._array = None
         self._content = memoryview(b"")
+
+    def _check_block(self, content: bytes | memoryview, block: int) -> None:
+        if not block_is_right(content, self.facts.crc32, block):
+            at = block * BLOCK_SIZE
+            raise StoreError(
+                f"{self.path} was changed after it was written: the checksum of its bytes {at:,} to "
+                f"{min(at + BLOCK_SIZE, self.facts.size) - 1:,} differs. {REBUILD}"
+            )
+
+    def _array_in(self, content: bytes | memoryview) -> np.ndarray:
+        dtype = np.dtype(self.facts.dtype)
+        count = math.prod(self.facts.shape)
+        flat = np.frombuffer(content, dtype=dtype, count=count, offset=self.facts.size - count * dtype.itemsize)
+        return flat.reshape(self.facts.shape)
 
 
 def _mapped(path: Path) -> memoryview:

@@ -13,10 +13,10 @@ import numpy as np
 
 from torchpipe import __version__
 from torchpipe.errors import StoreError
-from torchpipe.store.array_file import REBUILD
 from torchpipe.store.publishing import publish_json, published_folder
+from torchpipe.store.reading import REBUILD, read_file
 from torchpipe.store.sample_index import SampleIndex
-from torchpipe.store.sealed_json import hash_of, read_file, read_sealed, sealed
+from torchpipe.store.sealed_json import hash_of, read_sealed, sealed
 from torchpipe.store.shard import Shard, open_shard
 
 FORMAT = 1

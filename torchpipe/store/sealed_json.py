@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from torchpipe.errors import StoreError
-from torchpipe.store.array_file import REBUILD
 from torchpipe.store.publishing import json_bytes
+from torchpipe.store.reading import REBUILD, read_file
 
 _HASH = "hash"
 
@@ -46,19 +46,3 @@ def read_sealed(path: Path, *, what: str) -> dict[str, Any]:
     if sealed({name: value[name] for name in value if name != _HASH}) != value:
         raise StoreError(f"{path} was changed after it was written: its hash differs. {REBUILD}")
     return value
-
-
-def read_file(path: Path) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        StoreError: it is missing or can't be read.
-    """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise StoreError(
-            f"{path} is missing: {path.parent} is not finished, or no store. Build it, or give another folder."
-        ) from None
-    except OSError as error:
-        raise StoreError(f"{path} can't be read: {error.strerror}.") from error

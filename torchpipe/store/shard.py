@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from torchpipe.errors import StoreError
-from torchpipe.store.array_file import REBUILD, ArrayFacts, ArrayFile, write_array
+from torchpipe.store.array_file import ArrayFacts, ArrayFile, write_array
 from torchpipe.store.publishing import json_bytes, published_folder, write_bytes
+from torchpipe.store.reading import REBUILD
 from torchpipe.store.sealed_json import read_sealed, sealed
 from torchpipe.store.shard_data import ShardData
 
@@ -130,7 +131,7 @@ class Shard:
             StoreError: a file is not what was written; names it.
         """
         for file in self.files.values():
-            file.check()
+            file.check_all()
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

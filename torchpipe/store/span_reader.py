@@ -99,8 +99,9 @@ class SpanReader:
         by_shard = np.argsort(shard_of, kind="stable")
         for group in np.split(by_shard, np.flatnonzero(np.diff(shard_of[by_shard])) + 1):
             if len(group):
-                shard = self._shards[shard_of[group[0]]]
-                ranks = _Ranks(self._whole(shard, "trained"))
+                number = int(shard_of[group[0]])
+                num_bytes = (self._shards[number].num_tokens + 7) >> 3
+                ranks = _Ranks(self._read("trained", number, 0, num_bytes))
                 length = stop[cut[group]] - start[cut[group]]
                 counts[cut[group]] = ranks.below(low[group] + length) - ranks.below(low[group])
         return counts
@@ -165,12 +166,6 @@ class SpanReader:
         if self._lazy:
             file.check(start, stop)
         return file.array()[start:stop]
-
-    def _whole(self, shard: Shard, name: str) -> np.ndarray:
-        file = shard.files[name]
-        if self._lazy:
-            file.check()
-        return file.array()
 
     def _check(self, name: str, numbers: list[int], starts: list[int], stops: list[int]) -> None:
         for number, start, stop in zip(numbers, starts, stops, strict=True):

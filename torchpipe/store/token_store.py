@@ -10,7 +10,7 @@ import numpy as np
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, StoreError
-from torchpipe.store.array_file import REBUILD, VERIFY, Verify
+from torchpipe.store.array_file import VERIFY, Verify
 from torchpipe.store.in_use import hold
 from torchpipe.store.manifest import (
     INDEX,
@@ -21,6 +21,7 @@ from torchpipe.store.manifest import (
     read_key,
     read_manifest,
 )
+from torchpipe.store.reading import REBUILD
 from torchpipe.store.sample_index import SampleIndex
 from torchpipe.store.shard import Shard
 from torchpipe.store.span_reader import SpanReader
@@ -101,7 +102,7 @@ class TokenStore:
         files = SampleIndex.files(folder / INDEX, manifest.index)
         if verify != "sizes":
             for file in files.values():
-                file.check()
+                file.check_all()
         if verify == "full":
             for shard in shards:
                 shard.check()

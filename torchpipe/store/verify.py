@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from torchpipe.errors import StoreError
-from torchpipe.store.array_file import REBUILD
 from torchpipe.store.manifest import INDEX, MANIFEST_JSON, check_rows, digest_of, read_key, read_manifest, shard_folder
+from torchpipe.store.reading import REBUILD
 from torchpipe.store.sample_index import SampleIndex
 from torchpipe.store.shard import Shard, open_shard
 
@@ -34,11 +34,11 @@ def problems_of(folder: Path) -> Iterator[str]:
     shards = [shard for shard in opened if shard is not None]
     index = SampleIndex.files(folder / INDEX, manifest.index)
     for file in [*(file for shard in shards for file in shard.files.values()), *index.values()]:
-        _try(found, file.check)
+        _try(found, file.check_all)
     if not found:
         _try(found, lambda: check_rows(shards))
         expected = vars(SampleIndex.of(shards, check=False))
-        same = all(np.array_equal(expected[name], file.array()) for name, file in index.items())
+        same = all(np.array_equal(expected[name], file.read(check=False)) for name, file in index.items())
         if not same or digest_of(shards) != manifest.digest:
             found.append(f"{folder / MANIFEST_JSON} does not agree with the shards beside it. {REBUILD}")
     yield from found
