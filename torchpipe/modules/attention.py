@@ -1,17 +1,19 @@
 """Attention over one sequence or two, with grouped key/value heads and packed documents."""
 
-import inspect
-from collections.abc import Callable
-from functools import cache
+from typing import TYPE_CHECKING, Union
 
 import torch
 from torch import nn
 
 from torchpipe.data.packing.masks import PackedMask
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.modules.packed_attention import attend_documents, attend_to_blocks
 
-AttentionMask = torch.Tensor | PackedMask
-"""Bool [b, s, s], True where a query may attend to a key; or the offsets of block-causal documents."""
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+AttentionMask = Union[torch.Tensor, PackedMask, "BlockMask"]
+"""Bool [b, s, s], True where a query may attend to a key; the documents of a packed batch; or flex attention's own."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -97,11 +99,13 @@ class MultiHeadAttention(nn.Module):
             x: [b, s, embed_dim], what asks.
             y: [b, s_y, embed_dim], what is attended to; ``x`` itself when None.
             mask: None uses ``is_causal``. A bool [b, s, s_y] is True where a query may attend to a key. A
-                :class:`PackedMask` is causal within each document, and costs memory and time for documents alone.
+                :class:`PackedMask` is causal within each document, and costs memory and time for documents alone. A
+                ``BlockMask`` goes to flex attention, which drops no weights.
             input_pos: int64 [b, s], each token's position in its document; None counts along the row.
 
         Raises:
             DataError: the mask has another type or does not describe these tokens.
+            ConfigError: attention dropout under a ``BlockMask``.
         """
         y = x if y is None else y
         q = self.q_proj(x).unflatten(-1, (self.num_heads, self.head_dim))
@@ -114,9 +118,15 @@ class MultiHeadAttention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         dropout = self.attn_dropout if self.training else 0.0
         if isinstance(mask, PackedMask):
-            attended = _attend_documents(q, k, v, mask, dropout)
-        else:
+            attended = attend_documents(q, k, v, mask, dropout)
+        elif mask is None or isinstance(mask, torch.Tensor):
             attended = _attend_rows(q, k, v, mask, dropout, is_causal=self.is_causal)
+        elif dropout:
+            raise ConfigError(
+                f"attn_dropout is {dropout}, and flex attention drops no weights. Set it to 0, or give another mask."
+            )
+        else:
+            attended = attend_to_blocks(q, k, v, mask)
         return self.output_proj(attended.flatten(2))
 
 
@@ -141,58 +151,3 @@ def _attend_rows(
         enable_gqa=q.shape[2] != k.shape[2],
     )
     return attended.transpose(1, 2)
-
-
-def _attend_documents(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: PackedMask, dropout: float
-) -> torch.Tensor:
-    """Causal attention within each document: q [b, s, n_h, h_d], k and v [b, s, n_kv, h_d]; the result is as q."""
-    if sum(mask.lens) != q.shape[0] * q.shape[1] or k.shape[:2] != q.shape[:2]:
-        raise DataError(
-            f"The mask's documents have {sum(mask.lens)} tokens, the queries are {list(q.shape[:2])} and the keys "
-            f"{list(k.shape[:2])}. Attend within one batch, and build the mask from that batch's seq_lens."
-        )
-    flat_q, flat_k, flat_v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-    if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0 and _varlen_kernel() is not None:
-        return _attend_flat(flat_q, flat_k, flat_v, mask).view_as(q)
-    enable_gqa = q.shape[2] != k.shape[2]
-    # One causal call a document. Splitting and transposing are views, so nothing is copied but the results.
-    attended = [
-        nn.functional.scaled_dot_product_attention(
-            doc_q.transpose(0, 1).unsqueeze(0),
-            doc_k.transpose(0, 1).unsqueeze(0),
-            doc_v.transpose(0, 1).unsqueeze(0),
-            dropout_p=dropout,
-            is_causal=True,
-            enable_gqa=enable_gqa,
-        )
-        .squeeze(0)
-        .transpose(0, 1)
-        for doc_q, doc_k, doc_v in zip(
-            flat_q.split(mask.lens), flat_k.split(mask.lens), flat_v.split(mask.lens), strict=True
-        )
-    ]
-    return torch.cat(attended).view_as(q)
-
-
-def _attend_flat(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: PackedMask) -> torch.Tensor:
-    """The same on flattened tokens [t, heads, h_d] in one kernel, which needs CUDA and a half-precision type."""
-    kernel = _varlen_kernel()
-    assert kernel is not None
-    offsets, longest = mask.cu_seqlens, mask.max_seqlen
-    # A window of everything before and nothing after is causal.
-    return kernel(q, k, v, offsets, offsets, longest, longest, window_size=(-1, 0), enable_gqa=q.shape[1] != k.shape[1])
-
-
-@cache
-def _varlen_kernel() -> Callable[..., torch.Tensor] | None:
-    """torch's attention over documents, or None where this torch has none with the signature used here.
-
-    Imported on first use, for it brings the compiler with it: more than a second.
-    """
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:  # torch before 2.10
-        return None
-    known = inspect.signature(varlen_attn).parameters
-    return varlen_attn if "window_size" in known and "enable_gqa" in known else None  # pyright: ignore[reportReturnType]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Union
 import torch
 
 from torchpipe.data.packing.masks import dense_block_causal_mask, document_ids
+from torchpipe.modules.block_masks import block_mask
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -57,12 +58,4 @@ def flex_block_causal_mask(seq_lens: Sequence[torch.Tensor], device: torch.devic
     Raises:
         DataError: there are no rows, a length is negative, or the rows sum differently.
     """
-    from torch.nn.attention.flex_attention import create_block_mask  # brings the compiler with it: about a second
-
-    ids = document_ids(seq_lens).to(device)
-    num_rows, row_len = ids.shape
-
-    def may_attend(b: torch.Tensor, h: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        return (query >= key) & (ids[b, query] == ids[b, key])
-
-    return create_block_mask(may_attend, num_rows, None, row_len, row_len, device=str(device))
+    return block_mask(document_ids(seq_lens).to(device))

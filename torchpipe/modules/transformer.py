@@ -1,11 +1,12 @@
 """The decoder: token embeddings, a stack of layers, a norm and an output projection."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import nn
 
+from torchpipe.data.packing.masks import PackedMaskKind
 from torchpipe.errors import DataError
 from torchpipe.modules.attention import AttentionMask
 
@@ -58,10 +59,10 @@ class TransformerDecoder(nn.Module):
     Attributes:
         skip_output_layer: while True, ``forward`` returns hidden states. A loss that projects them itself sets it.
         packed_mask: the form of mask that packed batches should bring, a name that ``padded_collate_packed`` knows.
-            Both forms work; this one is the faster.
+            All work; this one is the fastest.
     """
 
-    packed_mask: ClassVar[Literal["dense", "varlen"]] = "varlen"
+    packed_mask: ClassVar[PackedMaskKind] = "varlen"
 
     def __init__(
         self,

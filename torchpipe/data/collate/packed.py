@@ -1,17 +1,15 @@
 """Packed samples, which all have one length already, into one batch with their attention mask."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.collate.media import refuse_media
 from torchpipe.data.collate.text import check_batch, collate_loss_weights, column
-from torchpipe.data.packing.masks import PackedMask, dense_block_causal_mask, varlen_mask
+from torchpipe.data.packing.masks import PACKED_MASKS, PackedMask, PackedMaskKind
 from torchpipe.errors import ColumnError, ConfigError, DataError
-
-_MASKS = {"dense": dense_block_causal_mask, "varlen": varlen_mask}
 
 
 class PackedBatch(TypedDict):
@@ -24,17 +22,16 @@ class PackedBatch(TypedDict):
     loss_weights: NotRequired[torch.Tensor]
 
 
-def padded_collate_packed(
-    batch: Sequence[Mapping[str, Any]], mask: Literal["dense", "varlen"] = "dense"
-) -> PackedBatch:
+def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKind = "dense") -> PackedBatch:
     """The batch as ``tokens``, ``labels``, ``input_pos`` int64 [b, s] and ``mask``. Nothing is padded.
 
     Where a sample has ``loss_weights``, the batch has them too, float32 [b, s].
 
     Args:
         batch: packed samples: ``tokens``, ``labels``, ``input_pos`` [s] and ``seq_lens`` [d], arrays or tensors.
-        mask: "dense" is bool [b, s, s], True = attend, and grows with s * s; "varlen" is a PackedMask of the
-            documents' offsets.
+        mask: "dense" is bool [b, s, s], True = attend, and grows with s * s. "ids" and "varlen" are a small
+            :class:`~torchpipe.data.packing.masks.PackedMask`, of which the attention layer makes what its device needs:
+            "varlen" holds the documents' offsets, "ids" each token's document too.
 
     Raises:
         ColumnError: a sample lacks one of the four; without ``seq_lens`` it is not packed.
@@ -46,8 +43,10 @@ def padded_collate_packed(
     >>> padded_collate_packed([pack])["mask"].int().tolist()
     [[[1, 0, 0], [1, 1, 0], [0, 0, 1]]]
     """
-    if mask not in _MASKS:
-        raise ConfigError(f"Unknown mask {mask!r}. It is one of {listed(_MASKS)}.{did_you_mean(mask, _MASKS)}")
+    if mask not in PACKED_MASKS:
+        raise ConfigError(
+            f"Unknown mask {mask!r}. It is one of {listed(PACKED_MASKS)}.{did_you_mean(mask, PACKED_MASKS)}"
+        )
     check_batch(batch)
     refuse_media(batch)
     for index, sample in enumerate(batch):
@@ -70,7 +69,12 @@ def padded_collate_packed(
             f"The packs have {tokens.shape[1]} tokens, {labels.shape[1]} labels and {input_pos.shape[1]} positions; "
             "there has to be one of each for every token."
         )
-    out: PackedBatch = {"tokens": tokens, "labels": labels, "input_pos": input_pos, "mask": _MASKS[mask](seq_lens)}
+    out: PackedBatch = {
+        "tokens": tokens,
+        "labels": labels,
+        "input_pos": input_pos,
+        "mask": PACKED_MASKS[mask](seq_lens),
+    }
     if weights := collate_loss_weights(batch):
         out["loss_weights"] = weights["loss_weights"]
     return out

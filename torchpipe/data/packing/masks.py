@@ -1,38 +1,54 @@
 """Attention masks of packed rows, all made from ``seq_lens``: the lengths of a row's documents, in order.
 
 A token attends to its own document, up to itself. Three forms say so: document ids, the dense mask, and
-:class:`PackedMask`, which needs memory for the documents' offsets alone. Padding at a row's end is one more document.
+:class:`PackedMask`, which needs memory for the documents alone. Padding at a row's end is one more document.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from torchpipe.errors import DataError
+
+PackedMaskKind = Literal["dense", "ids", "varlen"]
+"""How a packed batch says which tokens belong together. ``dense``: bool [b, s, s]; ``ids``: a :class:`PackedMask` with
+each token's document; ``varlen``: a :class:`PackedMask` of the documents' offsets alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedMask:
     """Block-causal documents of a packed batch, described by their offsets in the flattened ``[b * s]`` tokens.
 
-    Build one with :func:`varlen_mask`. Documents never cross a row, so a batch is simply its rows one after another.
+    Build one with :func:`varlen_mask` or :func:`ids_mask`. Documents never cross a row, so a batch is simply its rows
+    one after another. What a kernel needs is made of it where the tokens are, by the attention layer.
 
     Attributes:
         cu_seqlens: int32 [d + 1], where each document starts, then the number of tokens.
         max_seqlen: tokens in the longest document.
         lens: the documents' lengths as Python integers, so that a loop over them never waits for a device.
+        document_ids: int32 [b, s], which document of its row each token belongs to, from :func:`ids_mask`; None
+            otherwise. Attention on CUDA then takes flex attention in place of the kernel for offsets.
     """
 
     cu_seqlens: torch.Tensor
     max_seqlen: int
     lens: tuple[int, ...]
+    document_ids: torch.Tensor | None = None
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedMask":
-        """The same mask with its offsets on ``device``."""
-        return PackedMask(self.cu_seqlens.to(device, non_blocking=non_blocking), self.max_seqlen, self.lens)
+        """The same mask with its tensors on ``device``."""
+        return self._with(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "PackedMask":
+        """The same mask with its tensors in page-locked memory, as a ``DataLoader`` with ``pin_memory`` asks for."""
+        return self._with(torch.Tensor.pin_memory)
+
+    def _with(self, moved: Callable[[torch.Tensor], torch.Tensor]) -> "PackedMask":
+        ids = None if self.document_ids is None else moved(self.document_ids)
+        return PackedMask(moved(self.cu_seqlens), self.max_seqlen, self.lens, ids)
 
 
 def document_ids(seq_lens: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -92,6 +108,29 @@ def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> PackedMask:
     offsets = torch.zeros(len(lens) + 1, dtype=torch.int32)
     torch.cumsum(torch.tensor(lens, dtype=torch.int32), dim=0, out=offsets[1:])
     return PackedMask(cu_seqlens=offsets, max_seqlen=max(lens, default=0), lens=lens)
+
+
+def ids_mask(seq_lens: Sequence[torch.Tensor]) -> PackedMask:
+    """The mask as offsets and document ids: int32 [b, s], for attention that asks for each token's document.
+
+    Args:
+        seq_lens: one integer tensor [d] a row; every row sums to the same s.
+
+    Raises:
+        DataError: there are no rows, a length is negative, or the rows sum differently.
+
+    >>> ids_mask([torch.tensor([2, 3])]).document_ids.tolist()
+    [[0, 0, 1, 1, 1]]
+    """
+    return replace(varlen_mask(seq_lens), document_ids=document_ids(seq_lens).int())
+
+
+PACKED_MASKS: dict[PackedMaskKind, Callable[[Sequence[torch.Tensor]], torch.Tensor | PackedMask]] = {
+    "dense": dense_block_causal_mask,
+    "ids": ids_mask,
+    "varlen": varlen_mask,
+}
+"""What makes a batch's mask of each kind from its ``seq_lens``."""
 
 
 def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
