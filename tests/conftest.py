@@ -7,6 +7,7 @@ where TORCHPIPE_REQUIRE_ORACLES=1 is set (continuous integration), so that a gre
 import importlib.util
 import os
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ TEST_DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shar
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+SIZES = tomllib.loads((Path(__file__).parent / "soak.toml").read_text(encoding="utf-8"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives a test marked ``sized("argument", "row")`` both sizes of that row of soak.toml, the larger one as soak."""
+    for mark in metafunc.definition.iter_markers("sized"):
+        argument, row = mark.args
+        small, large = SIZES[row]["test"], SIZES[row]["soak"]
+        metafunc.parametrize(argument, [small, pytest.param(large, marks=pytest.mark.soak)], ids=["test", "soak"])
 
 
 def _missing(what: str) -> None:

@@ -40,7 +40,7 @@ def run_until(config: Path, folder: Path, steps: int, delay: float) -> int:
     return process.wait()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.sized("kills", "killed_runs")
 def test_killed_and_resumed_ends_with_the_same_weights(
     sft: ModuleType, tiny_config: Callable[..., DictConfig], tmp_path: Path, kills: int
 ) -> None:

@@ -136,7 +136,7 @@ def run_program(rng: random.Random, used: set[str]) -> None:
                 plain.append(str.__str__(text))
 
 
-@pytest.mark.parametrize("programs", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.sized("programs", "random_programs")
 def test_programs_over_traced_text_agree_with_plain_text(programs: int) -> None:
     used: set[str] = set()
     for seed in range(programs):
