@@ -87,11 +87,12 @@ def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps load_dataset's cache out of the user's home folder, also in subprocesses."""
+    """Keeps caches, of load_dataset and of token stores, out of the user's home folder, also in subprocesses."""
     import datasets
     import datasets.config
 
     monkeypatch.setenv("HF_DATASETS_CACHE", str(data_cache))
+    monkeypatch.setenv("TORCHPIPE_CACHE", str(data_cache / "torchpipe"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", data_cache)
     datasets.disable_progress_bars()
 

@@ -1,9 +1,10 @@
 """A text that two values share only if they behave alike, in any process: the key of what is stored.
 
-Data counts by what it holds. Our own classes count by their name, the code of this package and their attributes;
-functions and classes of the user by their code and by all that this code reaches (see
-:mod:`torchpipe._fingerprint_code`). What can't be told apart so is refused, never guessed: a key that is equal by
-mistake would hand out what another transform made.
+Data counts by what it holds. Our own classes count by their name, the code of this package and their attributes, but
+for those that a class names in ``_unfingerprinted`` (caches, paths, what is made of the others), and with the versions
+of the ``_libraries`` that it names. Functions and classes of the user count by their code and by all that this code
+reaches (see :mod:`torchpipe._fingerprint_code`). What can't be told apart so is refused, never guessed: a key that is
+equal by mistake would hand out what another transform made.
 """
 
 import hashlib
@@ -18,9 +19,10 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import cache, partial, partialmethod
+from importlib.metadata import version
 from operator import attrgetter, itemgetter, methodcaller
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -35,7 +37,7 @@ _ATOMS = {type(None), bool, int, float, complex, str, bytes, type(...), type(Not
 _BUILTIN_BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
 
 # Values of other types as values of these: what they hold, in an order that is theirs.
-_HELD: dict[type, Callable[[Any], Any]] = {
+_HELD: dict[Any, Callable[[Any], Any]] = {
     range: lambda value: (value.start, value.stop, value.step),
     slice: lambda value: (value.start, value.stop, value.step),
     bytearray: bytes,
@@ -126,8 +128,15 @@ def own_code() -> str:
     for file in sorted(files, key=lambda file: file.relative_to(root).as_posix()):
         content = file.read_bytes()
         digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
-    version = re.search(rb'__version__ = "([^"]*)"', (root / "__init__.py").read_bytes())
-    return f"{version[1].decode() if version else ''}+{digest.hexdigest()}"
+    found = re.search(rb'__version__ = "([^"]*)"', (root / "__init__.py").read_bytes())
+    python = "{}.{}".format(*sys.version_info)  # of regular expressions and Unicode
+    return f"{found[1].decode() if found else ''}+{digest.hexdigest()}, Python {python}"
+
+
+@cache
+def library_version(name: str) -> str:
+    """The version of an installed library."""
+    return version(name)
 
 
 def is_own(module: str) -> bool:
@@ -288,7 +297,7 @@ class Writer:
         of_function = isinstance(value, types.FunctionType) and "fingerprint" in vars(value)
         if isinstance(value, type) or not (of_function or callable(getattr(type(value), "fingerprint", None))):
             return False
-        said = value.fingerprint()
+        said = cast(Any, value).fingerprint()
         if not isinstance(said, str) or not said:
             raise self.refuse(f"{type_name(value)}.fingerprint() returned {said!r}, not a text", standalone=True)
         self.mark("said", said)
@@ -301,6 +310,9 @@ class Writer:
         """An object by its class and attributes. Attributes have no order; nor have our objects' tables of options."""
         kind = type(value)
         own = is_own(kind.__module__)
+        for base in kind.__mro__:
+            for library in vars(base).get("_libraries", ()):
+                self.once(library, lambda library=library: library_version(library))
         if not hasattr(value, "__dict__") and not any("__slots__" in vars(base) for base in kind.__mro__):
             raise self.refuse(f"holds a {type_name(value)}, an object of compiled code that doesn't tell what it holds")
         self.mark("object")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe.data.conversations import validate_messages
 from torchpipe.data.loss_weights import loss_weights
@@ -34,6 +34,8 @@ class SFTTransform:
     Raises:
         ConfigError: both are None, or there is no model transform whose rows ``overflow`` could shorten.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"whole_transform"})
 
     def __init__(
         self,

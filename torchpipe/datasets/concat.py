@@ -7,11 +7,13 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError
+from torchpipe.sources.identity import object_fingerprint
 
 
 class ConcatDataset(Dataset[Any]):
@@ -87,6 +89,14 @@ class ConcatDataset(Dataset[Any]):
         index %= len(self)
         part = bisect_right(self._ends, index)
         return self.datasets[part], index - (self._ends[part - 1] if part else 0)
+
+    def fingerprint(self) -> str:
+        """What tells these rows from others: the parts' own fingerprints, in order.
+
+        Raises:
+            NoFingerprint: a part has none.
+        """
+        return fingerprint([object_fingerprint(dataset) for dataset in self.datasets])
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))

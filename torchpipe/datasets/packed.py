@@ -1,42 +1,49 @@
 """Samples packed into rows of one length."""
 
-from array import array
+import hashlib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from torchpipe._progress import track
-from torchpipe._suggest import listed
-from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
-from torchpipe.data.loss_weights import weights_or_ones
-from torchpipe.data.overflow import Fitted
-from torchpipe.data.packing.assemble import assemble
-from torchpipe.data.packing.plan import PackPlan, PackPlanner, Span, pack_planner
+from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, Span, Strategy, assemble, padding_pack
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ColumnError, ConfigError, DataError, located
+from torchpipe.datasets.samples_to_pack import samples_to_pack
+from torchpipe.errors import ConfigError
+from torchpipe.store import TokenStore
+from torchpipe.store.rows import StoreRecipe
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Rows of ``max_seq_len`` tokens, filled with samples in order (next-fit).
+    """Rows of ``max_seq_len`` tokens, filled with samples. Called as torchtune calls it, its packs are torchtune's.
 
-    All samples are read once, at construction, and held as 8 bytes a token; packs are assembled when asked for.
+    Tokens lie in a store, which all processes of a machine share (see :mod:`torchpipe.store`): it is opened where it is
+    there, and built where it is not. A plan says which samples share a row, and rows are assembled when asked for. A
+    list of samples, or a data set of your own that has no ``fingerprint()``, is read once instead and held as 8 bytes a
+    token.
 
     Args:
-        ds: any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length, and as
-            many ``loss_weights``, where it has them. One with ``fitted`` (:class:`~torchpipe.datasets.SFTDataset`) may
-            give several samples a row, or none.
+        ds: an :class:`~torchpipe.datasets.SFTDataset` or a store's recipe; a :class:`~torchpipe.store.TokenStore`; or
+            any object with ``__len__`` and ``__getitem__`` that gives ``tokens`` and ``labels`` of equal length, and as
+            many ``loss_weights``, where it has them. One with ``fitted`` may give several samples a row, or none.
         max_seq_len: tokens of a row, s.
         padding_idx: the token that fills a row.
-        max_packs: stop after so many rows; samples beyond are left out and counted.
+        max_packs: only the first so many rows; samples beyond are left out and counted.
         split_across_pack: True cuts rows exactly at ``max_seq_len``, so that a sample may go on in the next row; False
             starts a new row where a sample does not fit.
+        strategy: another way to fill rows, see :data:`~torchpipe.data.packing.Strategy`, or the dotted path of your own
+            planner; None: "next_fit", or "concat_then_split" for ``split_across_pack``.
+        max_documents: the most samples of a row.
+        cache_dir: where stores are kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``.
+        num_proc: processes that tokenise where there is no store yet; None: one a processor.
 
     Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
     [documents], which sums to s; padding is one more document, the last. Where any sample has ``loss_weights``, every
@@ -44,148 +51,149 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     Attributes:
         name: what errors call the samples.
-        counts: what became of the samples.
-        samples: what was packed, to look at it again (:mod:`torchpipe.audit`); None for a list, whose tokens need not
-            be held twice, and in a copy for another process.
+        counts: what became of the rows.
+        plan: which samples share a row.
+        fingerprint: 32 hexadecimal digits that two share only if their items are equal.
 
     Raises:
-        DataError: a sample does not fit a row, or has no equal number of tokens and labels.
-        ConfigError: max_seq_len or max_packs is not possible.
+        DataError: a sample does not fit a row, has no equal number of tokens and labels, or none is left.
+        ConfigError: max_seq_len, max_packs or the strategy is not possible.
+        StoreError: the store can't be written or read.
     """
 
     def __init__(
         self,
-        ds: RandomAccessDataSource[Any],
+        ds: RandomAccessDataSource[Any] | StoreRecipe | TokenStore,
         *,
         max_seq_len: int,
         padding_idx: int = 0,
         max_packs: int | None = None,
         split_across_pack: bool = False,
+        strategy: Strategy | str | Callable[..., Any] | None = None,
+        max_documents: int | None = None,
+        cache_dir: str | Path | None = None,
+        num_proc: int | None = None,
     ) -> None:
-        if not isinstance(ds, RandomAccessDataSource):
-            raise ConfigError(
-                f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}."
-            )
         if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
             raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens.")
         if max_packs is not None and max_packs < 0:
             raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
+        if strategy is not None and split_across_pack and strategy != "concat_then_split":
+            raise ConfigError(
+                f"split_across_pack=True is the strategy 'concat_then_split', and strategy is {strategy!r}. Set one."
+            )
         self.max_seq_len = max_seq_len
         self.padding_idx = padding_idx
-        self.counts = SampleCounts(filtered_rows=getattr(ds, "num_filtered", 0))
-        self.name = str(getattr(ds, "name", type(ds).__name__))
-        self.samples = None if isinstance(ds, list | tuple) else ds
-        self._tokens = array("i")
-        self._labels = array("i")
-        self._weights: array[float] | None = None  # from the first sample on that has weights
-        self._offsets = array("q", [0])
-        self._rows = array("q")  # of each sample
-        self._plan = self._read_and_plan(ds, max_packs, "concat_then_split" if split_across_pack else "next_fit")
-
-    def _read_and_plan(self, ds: RandomAccessDataSource[Any], max_packs: int | None, strategy: Any) -> PackPlan:
-        planner = pack_planner(strategy, self.max_seq_len)
-        asked = asked_for()
-        max_packs = max_packs if asked is None else asked.at_most(max_packs)
-        packs: list[list[Span]] = []
-        for index in track(range(len(ds)), "Packing"):
-            if max_packs is not None and len(packs) >= max_packs:
-                break
-            fitted = _fitted(ds, index)
-            for sample in fitted.samples:
-                packs += self._keep(sample, index, planner)
-            self.counts.add_row(fitted)
-        packs += planner.flush()
-        if max_packs is None or len(packs) <= max_packs:
-            return PackPlan.from_packs(packs)
-        plan = PackPlan.from_packs(packs[:max_packs])
-        self._count_what_is_left(plan, len(ds))
-        if asked is not None:
+        self._options = {
+            "strategy": strategy or ("concat_then_split" if split_across_pack else "next_fit"),
+            "max_documents": max_documents,
+        }
+        self._packed, is_cut = samples_to_pack(
+            ds, max_seq_len, max_packs, self._options, cache_dir=cache_dir, num_proc=num_proc
+        )
+        if is_cut and (asked := asked_for()) is not None:
             asked.unfinished.append(self)
-        return plan
 
-    def _keep(self, sample: Any, row: int, planner: PackPlanner) -> list[list[Span]]:
-        """Keeps one sample; returns the packs that it closed."""
-        number = len(self._rows)
-        tokens, labels = (_as_ids(sample, key, number) for key in ("tokens", "labels"))
-        if len(tokens) != len(labels):
-            raise DataError(
-                f"Sample {number} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many."
-            )
-        try:
-            closed = planner.push(number, len(tokens))
-        except DataError as error:
-            raise located(error, self.name) from None
-        self._keep_weights(sample.get("loss_weights"), labels, number)
-        self._tokens.extend(tokens)
-        self._labels.extend(labels)
-        self._offsets.append(len(self._tokens))
-        self._rows.append(row)
-        self.counts.add(sample)
-        return closed
+    @property
+    def name(self) -> str:
+        """What errors call the samples."""
+        return self._packed.name
+
+    @property
+    def counts(self) -> SampleCounts:
+        """What became of the rows."""
+        return self._packed.counts
+
+    @property
+    def plan(self) -> PackPlan:
+        """Which samples share a row."""
+        return self._packed.plan
+
+    @property
+    def samples(self) -> Any:
+        """What was packed, to look at it again (:mod:`torchpipe.audit`): its rows, by the numbers of :meth:`row_of`.
+
+        None for a list, whose tokens need not be held twice, for a store, and in a copy for another process.
+        """
+        return self._packed.origin()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that two data sets share only if their items are equal."""
+        parts = (self.plan.fingerprint, self._packed.samples.digest, self.max_seq_len, self.padding_idx)
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def trained_counts(self) -> np.ndarray:
+        """The labels of each row that are not -100: int64 [rows]."""
+        return self._packed.trained_counts()
+
+    @cached_property
+    def weight_sums(self) -> np.ndarray | None:
+        """The sum of each row's loss weights, float64 [rows]; None where samples have none."""
+        return self._packed.weight_sums()
+
+    @cached_property
+    def costs(self) -> np.ndarray:
+        """What each row costs to train on, for Llama 3 8B (see :data:`~torchpipe.data.packing.LLAMA3_8B_COST`)."""
+        return self.costs_of(LLAMA3_8B_COST)
+
+    def costs_of(self, cost: CostModel) -> np.ndarray:
+        """What each row costs to train on, padding included: int64 [rows]."""
+        return self.plan.costs(cost)
+
+    def replanned(self, seed: int) -> "PackedDataset":
+        """The same samples in other rows, chosen by the seed: for an epoch of its own, say. Nothing is read again."""
+        copy = PackedDataset.__new__(PackedDataset)
+        copy.__dict__ = {key: value for key, value in self.__dict__.items() if key not in _OF_THE_PLAN}
+        copy._packed = self._packed.replanned(self.max_seq_len, {**self._options, "seed": seed})
+        return copy
 
     def row_of(self, sample: int) -> tuple[int, int]:
         """The row that a sample (the first number of a span) was made of, and which of the row's samples it is."""
-        row = self._rows[sample]
-        return row, sample - bisect_left(self._rows, row)
+        rows = self._rows
+        row = int(rows[sample])
+        return row, sample - bisect_left(rows, row)  # pyright: ignore[reportArgumentType]
 
-    def _keep_weights(self, weights: Any, labels: "array[int]", index: int) -> None:
-        """Keeps a sample's loss weights. Samples without have those that their labels stand for."""
-        if weights is None and self._weights is None:
-            return
-        if weights is not None and len(weights) != len(labels):
-            raise DataError(
-                f"Sample {index} has {len(labels)} labels and {len(weights)} loss_weights; they have to be as many."
-            )
-        if self._weights is None:
-            self._weights = array("f", weights_or_ones(self._labels, None))
-        self._weights.extend(weights_or_ones(labels, weights))
-
-    def _count_what_is_left(self, plan: PackPlan, num_rows: int) -> None:
-        """Counts anew what the kept packs hold, of which the last sample may be a part."""
-        spans = list(zip(plan.sample.tolist(), plan.start.tolist(), plan.stop.tolist(), strict=True))
-        self.counts.rows = len({sample for sample, _, _ in spans})
-        num_left_out = self.counts.too_long_rows + self.counts.emptied_rows
-        self.counts.dropped_rows = num_rows - num_left_out - len({self._rows[sample] for sample, _, _ in spans})
-        self.counts.tokens = sum(stop - start for _, start, stop in spans)
-        labels = (self._read(Span(*span))[1] for span in spans)
-        self.counts.trained_tokens = sum(int((part != IGNORE_INDEX).sum()) for part in labels)
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        return self._packed.samples.rows
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self.plan)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return assemble(self.spans(index), self._read, capacity=self.max_seq_len, padding_idx=self.padding_idx)
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, torch.Tensor]]:
+        """Several items, read at once: what torch's ``DataLoader`` asks for."""
+        return assemble(
+            self.plan,
+            [self._in_range(index) for index in indices],
+            self._packed.samples,
+            capacity=self.max_seq_len,
+            padding_idx=self.padding_idx,
+        )
+
+    def padding_pack(self) -> dict[str, torch.Tensor]:
+        """An item of padding alone, which trains nothing."""
+        has_weights = self._packed.samples.has_weights
+        return padding_pack(self.max_seq_len, padding_idx=self.padding_idx, has_weights=has_weights)
 
     def spans(self, index: int) -> list[Span]:
         """Which samples a pack holds, in order, and which of their tokens."""
+        return self.plan.spans(self._in_range(index))
+
+    def _in_range(self, index: int) -> int:
         index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Pack {index} was asked for, and there are {len(self)} packs.")
-        return self._plan.spans(index % len(self))
+        return index % len(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "samples": None}
-
-    def _read(self, span: Span) -> tuple[np.ndarray, ...]:
-        first = self._offsets[span.sample]
-        rows = slice(first + span.start, first + span.stop)
-        ids = np.frombuffer(self._tokens, dtype=np.int32)[rows], np.frombuffer(self._labels, dtype=np.int32)[rows]
-        return ids if self._weights is None else (*ids, np.frombuffer(self._weights, dtype=np.float32)[rows])
+        kept = {key: value for key, value in self.__dict__.items() if key not in _OF_THE_PLAN}
+        return {**kept, "_packed": self._packed.without_origin()}
 
 
-def _fitted(ds: Any, index: int) -> Fitted:
-    """The samples of a row: as many as the data set makes of it, or the one that it gives."""
-    fitted: Any = getattr(ds, "fitted", None)
-    return Fitted(samples=[ds[index]], num_tokens=0) if fitted is None else fitted(index)
-
-
-def _as_ids(sample: Any, key: str, index: int) -> "array[int]":
-    """The values as 32-bit integers."""
-    if not isinstance(sample, Mapping) or key not in sample:
-        held = listed(sample) if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
-        raise ColumnError(f"Sample {index} has no {key!r}; it has {held}. A packed sample needs tokens and labels.")
-    values = sample[key]
-    try:
-        return array("i", values.tolist() if hasattr(values, "tolist") else values)
-    except (TypeError, OverflowError) as error:
-        raise DataError(f"Sample {index}: its {key} are not 32-bit integers ({error}).") from None
+_OF_THE_PLAN = ("fingerprint", "trained_counts", "weight_sums", "costs", "_rows")
+"""What is worked out from the plan when it is first asked for."""

@@ -5,13 +5,14 @@ from typing import Any, TypeVar
 
 from torch.utils.data import Dataset
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
-from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError
-from torchpipe.sources import Source, describe_source, load_rows
+from torchpipe.sources import Source, load_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
+from torchpipe.store import SFTRecipe
 
 Made = TypeVar("Made")
 
@@ -44,6 +45,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         name: what errors call the source.
         num_filtered: rows that ``filter_fn`` left out.
         rows: those that are left; transform: what makes a sample of one.
+        recipe: all of this, as a store is built from it.
 
     Raises:
         SourceError: nothing is there, or no row is left.
@@ -73,17 +75,34 @@ class SFTDataset(Dataset[dict[str, Any]]):
                 f"overflow={overflow!r} gives a row no sample or several, and each row of an SFTDataset is one sample. "
                 "Pack it (packed=True), or set overflow to 'truncate' or 'error'."
             )
-        self.transform = SFTTransform(message_transform, model_transform, overflow=policy)
-        self.name = describe_source(source, load_dataset_kwargs)
-        rows = load_rows(source, **load_dataset_kwargs)
+        recipe = SFTRecipe(
+            source=source,
+            load_dataset_kwargs=load_dataset_kwargs,
+            message_transform=message_transform,
+            model_transform=model_transform,
+            filter_fn=filter_fn,
+            filter_kwargs=filter_kwargs,
+            overflow=policy,
+        )
         if one_sample_a_row:
             _refuse_other_than_one(model_transform)
-        self.rows = rows
-        if filter_fn is not None:
-            self.rows = RowFilter(filter_fn, filter_kwargs or {}).kept(rows, self.name)
+        self._open(recipe, filters=True)
+
+    @classmethod
+    def of_recipe(cls, recipe: SFTRecipe) -> "SFTDataset":
+        """The rows of a store's recipe by the store's numbers: those that its filter leaves out are counted."""
+        dataset = cls.__new__(cls)
+        dataset._open(recipe, filters=False)
+        return dataset
+
+    def _open(self, recipe: SFTRecipe, *, filters: bool) -> None:
+        self.recipe = recipe
+        self.transform = recipe.transform()
+        self.name = recipe.name
+        rows = self.rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        if filters and recipe.filter_fn is not None:
+            self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"
-        elif filter_kwargs:
-            raise ConfigError("filter_kwargs was given without a filter_fn. Give both or neither.")
         self.num_filtered = len(rows) - len(self.rows)
 
     def __len__(self) -> int:
@@ -95,6 +114,14 @@ class SFTDataset(Dataset[dict[str, Any]]):
     def fitted(self, index: int) -> Fitted:
         """The samples that a row gives: none, one, or several, as ``overflow`` says."""
         return self._made(index, self.transform.fitted)
+
+    def fingerprint(self) -> str:
+        """What tells these samples from others: the rows that are left, and what is made of them.
+
+        Raises:
+            NoFingerprint: the source, or a transform, can't be told from others.
+        """
+        return fingerprint(sorted(self.recipe.key_fields().items()))
 
     def _made(self, index: int, make: Callable[[Any], Made]) -> Made:
         index = row_number(index)

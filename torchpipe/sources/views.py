@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.sources.identity import object_fingerprint
 
 
 class KeptRows:
@@ -28,6 +30,10 @@ class KeptRows:
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
 
+    def fingerprint(self) -> str:
+        """What tells these rows from others: the source's own fingerprint, and the numbers."""
+        return fingerprint([object_fingerprint(self._rows), self._kept])
+
 
 class JoinedRows:
     """The rows of several sources, one after another."""
@@ -45,3 +51,7 @@ class JoinedRows:
         index %= len(self)
         number = bisect_right(self._ends, index)
         return self._sources[number][index - (self._ends[number - 1] if number else 0)]
+
+    def fingerprint(self) -> str:
+        """What tells these rows from others: the sources' own fingerprints, in order."""
+        return fingerprint([object_fingerprint(source) for source in self._sources])

@@ -2,9 +2,26 @@
 
 from pathlib import Path
 
-from torchpipe.store.build_site import SHARD_ROWS, BuildSite
+from torchpipe.errors import NoFingerprint
+from torchpipe.store.build_site import SHARD_ROWS, BuildSite, key_of
+from torchpipe.store.cache_dir import stores_folder
+from torchpipe.store.manifest import MANIFEST_JSON
 from torchpipe.store.rows import StoreRecipe
 from torchpipe.store.token_store import TokenStore
+
+
+def find_store(
+    recipe: StoreRecipe, *, cache_dir: str | Path | None = None, shard_rows: int = SHARD_ROWS
+) -> TokenStore | None:
+    """The finished store of a recipe's samples; None where there is none yet. The arguments are those of
+    :func:`build_store`.
+    """
+    try:
+        key = key_of(recipe, shard_rows)
+    except NoFingerprint:
+        return None  # such a store lives for one run
+    folder = stores_folder(cache_dir) / key.digest
+    return TokenStore.open(folder) if (folder / MANIFEST_JSON).exists() else None
 
 
 def build_store(

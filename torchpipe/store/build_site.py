@@ -55,7 +55,7 @@ class BuildSite:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{name} is {value!r}. Give a whole number above 0.")
         stores = stores_folder(cache_dir)
-        key = _key_of(recipe, shard_rows)
+        key = _key_or_warning(recipe, shard_rows)
         return cls(
             recipe=recipe,
             key=key,
@@ -120,7 +120,7 @@ class BuildSite:
         shards = [open_shard(shard_folder(self.folder, shard)) for shard in range(maker.num_shards)]
         counts = ledger_counts(shards)
         maker.rows.check(num_stored=counts["stored"], num_filtered=counts.get("filtered", 0))
-        if self.key is not None and _key_of(self.recipe, self.shard_rows) != self.key:
+        if self.key is not None and key_of(self.recipe, self.shard_rows) != self.key:
             raise StoreError(
                 f"{self.recipe.name} or what it is tokenised with changed meanwhile, so {self.folder} would hold some "
                 "of both. Start again."
@@ -128,10 +128,19 @@ class BuildSite:
         publish_store(self.folder, num_shards=maker.num_shards, ledger=counts)
 
 
-def _key_of(recipe: StoreRecipe, shard_rows: int) -> StoreKey | None:
+def key_of(recipe: StoreRecipe, shard_rows: int) -> StoreKey:
+    """The key of a recipe's store.
+
+    Raises:
+        NoFingerprint: something in it has none.
+    """
+    return StoreKey(fields={**recipe.key_fields(), "format": str(FORMAT), "shard_rows": str(shard_rows)})
+
+
+def _key_or_warning(recipe: StoreRecipe, shard_rows: int) -> StoreKey | None:
     """The key of a recipe's store; None, with a warning, where something in it has no fingerprint."""
     try:
-        fields = recipe.key_fields()
+        return key_of(recipe, shard_rows)
     except NoFingerprint as error:
         if tells():
             warnings.warn(
@@ -140,7 +149,6 @@ def _key_of(recipe: StoreRecipe, shard_rows: int) -> StoreKey | None:
                 stacklevel=4,
             )
         return None
-    return StoreKey(fields={**fields, "format": str(FORMAT), "shard_rows": str(shard_rows)})
 
 
 def _num_processors() -> int:

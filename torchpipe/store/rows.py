@@ -1,7 +1,7 @@
 """What a store is built from: a recipe, whose key is known without reading a row, and the samples of its rows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
 
@@ -40,6 +40,7 @@ class RowSamples(Protocol):
         ...
 
 
+@runtime_checkable
 class StoreRecipe(Protocol):
     """How the samples of a store come about.
 

@@ -101,6 +101,16 @@ class ShardData:
             raise StoreError(f"extra may not hold {clash[0]!r}: the shard has a file of that name.")
         return arrays | dict(self.extra)
 
+    def all_labels(self) -> np.ndarray:
+        """The label of each token, int32 [t]; -100 where none is trained."""
+        trained, last_labels, labels = self._labels()
+        if labels is None:
+            labels = np.full(len(self.tokens), IGNORE_INDEX, np.int32)
+            np.copyto(labels[:-1], self.tokens[1:].astype(np.int32), where=trained[:-1])
+            if last_labels is not None:
+                labels[self.last_positions] = last_labels[self.lengths > 0]
+        return labels.astype(np.int32, copy=False)
+
     @property
     def token_dtype(self) -> np.dtype:
         """uint16 if every id of the vocabulary fits in it, otherwise uint32."""

@@ -6,7 +6,7 @@ None of them turns text into a control token. A conversation is written by
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.byte_level import GPT2_PATTERN, ByteLevelBackend
@@ -85,6 +85,8 @@ class SentencePieceBaseTokenizer:
         SourceError: there is no such file.
         TokenizerError: the file is not a SentencePiece model.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"spm_model"})
 
     def __init__(self, path: str) -> None:
         self.backend = SentencePieceBackend(path)

@@ -4,8 +4,9 @@ import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import check_bytes, check_encodable
 from torchpipe.tokenizers.reading import read_text
@@ -35,6 +36,9 @@ class ByteLevelBackend:
         ConfigError: ``pattern`` is no regular expression.
     """
 
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_tokenizer"})
+    _libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
+
     def __init__(
         self,
         vocab_path: str | Path,
@@ -48,8 +52,13 @@ class ByteLevelBackend:
         from tokenizers import decoders, models, pre_tokenizers
 
         self.name = str(vocab_path)
-        vocab = _read_vocab(vocab_path)
-        merges = parse_merges(read_text(merges_path, "merges file", "Check its path."), str(merges_path))
+        vocab_text = read_text(vocab_path, "vocabulary file", "Check its path.")
+        merges_text = read_text(merges_path, "merges file", "Check its path.")
+        self._content = [content_hash(text.encode()) for text in (vocab_text, merges_text)]
+        self._pattern = pattern
+        self._unknown_id = unknown_id
+        vocab = _parsed_vocab(vocab_path, vocab_text)
+        merges = parse_merges(merges_text, str(merges_path))
         unknown_token = next((piece for piece, token_id in vocab.items() if token_id == unknown_id), None)
         if unknown_id is not None and unknown_token is None:
             raise TokenizerError(f"{vocab_path} holds no piece of id {unknown_id!r} to stand for unknown bytes.")
@@ -129,8 +138,7 @@ def byte_alphabet() -> dict[int, str]:
 BYTE_OF = {char: byte for byte, char in byte_alphabet().items()}
 
 
-def _read_vocab(path: str | Path) -> dict[str, int]:
-    text = read_text(path, "vocabulary file", "Check its path.")
+def _parsed_vocab(path: str | Path, text: str) -> dict[str, int]:
     try:
         vocab: Any = json.loads(text)
     except ValueError as error:

@@ -3,7 +3,9 @@
 import gzip
 import zlib
 from collections.abc import Sequence
+from typing import ClassVar
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
 from torchpipe.tokenizers.byte_level import BYTE_OF, byte_alphabet, parse_merges
@@ -34,12 +36,17 @@ class CLIPTokenizer(TextEncoderTokenizer):
         TokenizerError: it does not hold merges.
     """
 
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_tokenizer", "_bytes"})
+    _libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
+
     def __init__(self, path: str, max_seq_len: int = 77, truncate: bool = True) -> None:
         import tokenizers
         from tokenizers import models, pre_tokenizers
 
         super().__init__(max_seq_len, truncate)
-        merges = parse_merges(_read(path), str(path))[:CLIP_NUM_MERGES]
+        text = _read(path)
+        self._content = content_hash(text.encode())
+        merges = parse_merges(text, str(path))[:CLIP_NUM_MERGES]
         if not merges:
             raise TokenizerError(f"{path} holds no merges. Give CLIP's merges file.")
         alphabet = list(byte_alphabet().values())

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torchpipe.errors import TokenizerError
 
@@ -74,6 +74,8 @@ class ControlMatcher:
     >>> matcher.find("<s>hi<s><s>>", [(0, 3), (8, 11)])
     [ControlMatch(start=0, stop=3, token_id=1), ControlMatch(start=8, stop=11, token_id=1)]
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_pattern", "_shorter", "_known"})
 
     def __init__(
         self,

@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import PrefixScheme, check_bytes, check_encodable, piece_bytes
 from torchpipe.tokenizers.byte_level import BYTE_OF, byte_alphabet
@@ -35,9 +36,14 @@ class HuggingFaceBackend:
         TokenizerError: the file is not a ``tokenizer.json``, or its model still maps the text of a control token to it.
     """
 
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_tokenizer", "_without_prefix", "_bytes_of"})
+    _libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
+
     def __init__(self, path: str | Path) -> None:
         self.name = str(path)
-        spec = _read_spec(path)
+        content = _read(path)
+        self._content = content_hash(content)
+        spec = _parsed(path, content)
         ids = parse_added_tokens(spec["added_tokens"], self.name)
         made = _made_by_merges(self.name, spec["model"])
         added = [token for token in spec["added_tokens"] if token.get("special") or token["content"] not in made]
@@ -72,7 +78,7 @@ class HuggingFaceBackend:
             return self.encode(text)
         self._check(text)
         if self._without_prefix is None:
-            spec = _read_spec(self.name)
+            spec = _parsed(self.name, _read(self.name))
             self._without_prefix = _load(self.name, _drop_prefix(spec), self.control_tokens)
         return self._without_prefix.encode(text, add_special_tokens=False).ids
 
@@ -124,8 +130,11 @@ def parse_added_tokens(tokens: Any, path: str) -> dict[str, int]:
     return ids
 
 
-def _read_spec(path: str | Path) -> dict[str, Any]:
-    content = read_bytes(path, "tokenizer file", "Give the path of a tokenizer.json.")
+def _read(path: str | Path) -> bytes:
+    return read_bytes(path, "tokenizer file", "Give the path of a tokenizer.json.")
+
+
+def _parsed(path: str | Path, content: bytes) -> dict[str, Any]:
     try:
         spec = json.loads(content)
     except ValueError as error:

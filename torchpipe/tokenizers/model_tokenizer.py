@@ -1,7 +1,7 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args, overload
+from typing import Any, ClassVar, Literal, get_args, overload
 
 from torchpipe.data.cuts import stop_beyond, stop_ids
 from torchpipe.data.loss_weights import are_weighted, token_weights
@@ -55,6 +55,8 @@ class ChatFormatTokenizer(Vocabulary):
         ConfigError: max_seq_len, truncation_type or mask_policy is not possible, or the prompt template spells a
             control token that the format writes itself.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_encoder"})
 
     def __init__(
         self,

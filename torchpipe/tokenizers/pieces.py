@@ -17,7 +17,7 @@ up to the next control token or cut: a prompt is encoded before the reply is kno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from torchpipe.tokenizers.backend import Backend, PrefixScheme
 from torchpipe.tokenizers.control_matcher import ControlMatcher, Ranges, stops
@@ -45,6 +45,8 @@ class PieceEncoder:
         backend: ordinary text to ids. It may have ``prefix_scheme`` ("always", "first" or "never") and
             ``encode_continuation``, the encoder of text that goes on from other text; without them it has no prefix.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_encoders", "_controls"})
 
     def __init__(self, matcher: ControlMatcher, backend: Backend) -> None:
         self.matcher = matcher

@@ -1,7 +1,7 @@
 """The tokenizer of the formats that publishers' own code and templates write: tools, calls, results and reasoning."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 from torchpipe.data.loss_weights import are_weighted, token_weights
 from torchpipe.data.messages import Message
@@ -45,6 +45,8 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         TokenizerError: a control token of the format has no id.
         ConfigError: an argument is not possible, the format has no such option, or no layout.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_encode_texts"})
 
     def __init__(
         self,

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import PrefixScheme, check_encodable, piece_bytes
 from torchpipe.tokenizers.reading import read_bytes
@@ -41,6 +42,9 @@ class SentencePieceBackend:
         TokenizerError: the file is not a SentencePiece model.
     """
 
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_proto", "processor", "_without_prefix", "_words"})
+    _libraries: ClassVar[tuple[str, ...]] = ("sentencepiece",)
+
     def __init__(
         self,
         path: str | Path,
@@ -51,6 +55,7 @@ class SentencePieceBackend:
         self.name = str(path)
         self._given = tuple(control_tokens)
         self._proto = read_bytes(path, "tokenizer file", "Give the path of a SentencePiece model file.")
+        self._content = content_hash(self._proto)
         self.processor = _load(self.name, self._proto)
         unknown = self.processor.unk_id()
         pieces = [text for text in self._given if self.processor.piece_to_id(text) != unknown]

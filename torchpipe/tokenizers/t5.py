@@ -1,6 +1,7 @@
 """The text tokenizer of T5."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import check_encodable
@@ -20,6 +21,8 @@ class T5Tokenizer(TextEncoderTokenizer):
         SourceError: there is no such file.
         TokenizerError: the file is not a SentencePiece model, or has no EOS.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"spm_model"})
 
     def __init__(self, path: str, max_seq_len: int = 512, truncate: bool = True) -> None:
         super().__init__(max_seq_len, truncate)

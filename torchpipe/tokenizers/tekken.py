@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchpipe.errors import SourceError, TokenizerError
+from torchpipe._fingerprint import content_hash
+from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.control_tokens import TEKKEN_CONTROL_TOKENS
+from torchpipe.tokenizers.reading import read_bytes
 from torchpipe.tokenizers.tiktoken import TikTokenBackend
 
 
@@ -27,18 +29,19 @@ class TekkenBackend(TikTokenBackend):
     def __init__(self, path: str | Path) -> None:
         import tiktoken
 
-        spec = _read_spec(Path(path))
+        content = read_bytes(path, "tokenizer file", "Give the path of a tekken.json.")
+        self._content = content_hash(content)
+        spec = _read_spec(path, content)
         config = spec["config"]
         self.name = str(path)
         self._normalization = None
+        self._pattern: str = config["pattern"]
         self.num_tokens: int = config["default_vocab_size"]
         self._num_control: int = config["default_num_special_tokens"]
         self.control_tokens = _control_tokens(self.name, spec, self._num_control)
         ranks = _ranks(self.name, spec["vocab"], self._num_control, self.num_tokens)
         self._missing = frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
-        self._encoding = tiktoken.Encoding(
-            self.name, pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={}
-        )
+        self._encoding = tiktoken.Encoding(self.name, pat_str=self._pattern, mergeable_ranks=ranks, special_tokens={})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TekkenBackend, (self.name,)
@@ -53,16 +56,12 @@ def is_tekken(start: bytes) -> bool:
     return start.lstrip().startswith(b"{") and b'"default_num_special_tokens"' in start
 
 
-def _read_spec(path: Path) -> dict[str, Any]:
+def _read_spec(path: str | Path, content: bytes) -> dict[str, Any]:
     try:
-        spec = json.loads(path.read_text(encoding="utf-8"))
+        spec = json.loads(content.decode("utf-8"))
         config = spec["config"]
         sizes = config["default_vocab_size"], config["default_num_special_tokens"]
         complete = all(type(size) is int for size in sizes) and isinstance(config["pattern"], str) and spec["vocab"]
-    except OSError as error:
-        raise SourceError(
-            f"Can't read the tokenizer file {path}: {error.strerror}. Give the path of a tekken.json."
-        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise TokenizerError(
             f"{path} is not a tekken.json ({type(error).__name__}: {error}). Give the file that Mistral publishes "

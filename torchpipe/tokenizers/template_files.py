@@ -1,7 +1,7 @@
 """What the files of a chat template's tokenizer say, as arguments of :class:`ChatTemplateTokenizer`."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,20 @@ def template_options(template_kwargs: Mapping[str, Any] | None) -> dict[str, Any
         raise ConfigError(
             f"template_kwargs has strftime_now={given!r}. Give the day that the template writes, as 2024-07-26."
         ) from None
+
+
+def fixed_date(
+    template_kwargs: Mapping[str, Any], template: ProvableTemplate, tool_template: ProvableTemplate
+) -> dict[str, Any]:
+    """The options, with today where a template asks for the date and none is given.
+
+    The day is that on which this is called, so that a run which goes on past midnight, and its worker processes, write
+    one date. The time of day is 0:00.
+    """
+    asks = "strftime_now" in template.shape.names_read | tool_template.shape.names_read
+    if not asks or "strftime_now" in template_kwargs:
+        return dict(template_kwargs)
+    return {**template_kwargs, "strftime_now": datetime.combine(date.today(), time()).strftime}
 
 
 def template_text(chat_template: str | Path) -> str:

@@ -7,8 +7,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import check_bytes, check_encodable
 from torchpipe.tokenizers.reading import read_bytes
@@ -33,6 +34,9 @@ class TikTokenBackend:
         ConfigError: ``pattern`` is no regular expression.
     """
 
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_encoding"})
+    _libraries: ClassVar[tuple[str, ...]] = ("tiktoken",)
+
     def __init__(self, path: str | Path, pattern: str, *, normalization: Literal["NFC"] | None = None) -> None:
         import tiktoken
 
@@ -40,7 +44,9 @@ class TikTokenBackend:
         self._pattern = pattern
         self._normalization: Literal["NFC"] | None = normalization
         self.control_tokens: dict[str, int] = {}
-        ranks = _read_ranks(path)
+        content = read_bytes(path, "tokenizer file", "Give the path of a rank file.")
+        self._content = content_hash(content)
+        ranks = _ranks(path, content)
         self.num_tokens = len(ranks)
         self._missing = frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
         try:
@@ -77,9 +83,9 @@ class TikTokenBackend:
         return self._encoding.decode_single_token_bytes(token_id) if 0 <= token_id < self.num_tokens else None
 
 
-def _read_ranks(path: str | Path) -> dict[bytes, int]:
+def _ranks(path: str | Path, content: bytes) -> dict[bytes, int]:
     """Bytes to rank. Read here: the library's own reader caches by path, and would serve a changed file stale."""
-    lines = read_bytes(path, "tokenizer file", "Give the path of a rank file.").splitlines()
+    lines = content.splitlines()
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line:

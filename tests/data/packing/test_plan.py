@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchpipe.data.packing.assemble import assemble
 from torchpipe.data.packing.plan import ConcatThenSplit, NextFit, PackPlan, Span, pack_planner, plan_packs
 from torchpipe.errors import ConfigError, DataError
 
@@ -73,8 +72,3 @@ def test_an_unknown_strategy_or_an_empty_pack_is_refused() -> None:
         pack_planner("worst_fit", 6)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="A pack of 0 tokens holds nothing"):
         pack_planner("next_fit", 0)
-
-
-def test_assembling_more_than_fits_is_refused() -> None:
-    with pytest.raises(DataError, match="6 tokens was given spans of 7"):
-        assemble([Span(0, 0, 7)], lambda span: (np.zeros(7), np.zeros(7)), capacity=6, padding_idx=0)

@@ -1,7 +1,7 @@
 """A chat template whose renders tell where all their text comes from, and when each message became known."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jinja2 import nodes
 
@@ -36,6 +36,8 @@ class ProvableTemplate(ChatTemplate):
     """
 
     shape: syntax.Shape
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"shape", "_endings"})
 
     def __init__(self, text: str, *, name: str = "chat template", limits: Limits | None = None) -> None:
         super().__init__(text, name=name, limits=limits, transform=self._instrument, loop_context=NotedLoop)

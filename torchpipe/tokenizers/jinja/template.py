@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from jinja2 import Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import TemplateError, UndefinedError
@@ -43,6 +43,9 @@ class ChatTemplate:
     Raises:
         TokenizerError: the template isn't valid jinja.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_plain", "_traced"})
+    _libraries: ClassVar[tuple[str, ...]] = ("jinja2",)
 
     def __init__(
         self,

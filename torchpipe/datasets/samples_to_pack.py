@@ -1,0 +1,275 @@
+"""What packs are made of: samples of a store or in memory, and the plan of which share a row."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from torchpipe._fingerprint import fingerprint
+from torchpipe._progress import track
+from torchpipe._suggest import listed
+from torchpipe.data.ledger import Reason, SampleCounts
+from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_planner, plan_packs
+from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.datasets.first_packs import asked_for
+from torchpipe.datasets.sft import SFTDataset
+from torchpipe.errors import ColumnError, ConfigError, DataError, located
+from torchpipe.store import SFTRecipe, TokenStore
+from torchpipe.store.accounts import sample_counts
+from torchpipe.store.build import build_store, find_store
+from torchpipe.store.flat_samples import FlatSamples
+from torchpipe.store.memory_samples import MemorySamples
+from torchpipe.store.plans import stored_plan
+from torchpipe.store.rows import RowSamples, StoreRecipe
+
+_IN_ORDER = ("next_fit", "concat_then_split", "first_fit", "best_fit")
+"""Strategies whose first packs depend on the first samples alone."""
+
+
+class Samples(SampleTokens, Protocol):
+    """Tokenised samples by number, and what is known of each without reading it."""
+
+    lengths: np.ndarray
+    trained_counts: np.ndarray
+    digest: str
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row that each sample came from, int64 [samples]."""
+        ...
+
+    @property
+    def weight_sums(self) -> np.ndarray:
+        """The sum of each sample's loss weights over the labels that are not -100: float64 [samples]."""
+        ...
+
+    def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """How many labels of each span are not -100: int64 [spans]."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackedSamples:
+    """Samples, the plan of their packs, and what became of the rows that they came from.
+
+    Attributes:
+        name: what errors call the samples.
+        samples: of a store, or in memory.
+        plan: which of them share a pack.
+        counts: what became of the rows; those of packs that the plan leaves out are counted.
+        origin: gives the data set whose rows they are of, to look at one again; None where it isn't known.
+    """
+
+    name: str
+    samples: Samples
+    plan: PackPlan
+    counts: SampleCounts
+    origin: Callable[[], Any]
+
+    def replanned(self, capacity: int, options: Mapping[str, Any]) -> "PackedSamples":
+        """The same samples with another plan."""
+        return replace(self, plan=_planned(self.samples, capacity, options, self.name))
+
+    def without_origin(self) -> "PackedSamples":
+        """A copy for another process."""
+        return replace(self, origin=_unknown)
+
+    def trained_counts(self) -> np.ndarray:
+        """The labels of each pack that are not -100: int64 [packs]."""
+        return self._a_pack(self.samples.trained_in(*self._spans))
+
+    def weight_sums(self) -> np.ndarray | None:
+        """The sum of each pack's loss weights over the labels that are not -100: float64 [packs]; None without."""
+        if not self.samples.has_weights:
+            return None
+        sample, start, stop = self._spans
+        sums = self.samples.weight_sums[sample]
+        for span in np.flatnonzero((start > 0) | (stop < self.samples.lengths[sample])):
+            one = slice(span, span + 1)
+            size = int(stop[span] - start[span])
+            labels, weights = np.empty(size, np.int64), np.empty(size, np.float32)
+            self.samples.gather(
+                sample[one], start[one], stop[one], tokens=np.empty_like(labels), labels=labels, loss_weights=weights
+            )
+            sums[span] = weights[labels >= 0].sum(dtype=np.float64)
+        return self._a_pack(sums)
+
+    @property
+    def _spans(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.plan.sample, self.plan.start, self.plan.stop
+
+    def _a_pack(self, values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(values, self.plan.pack_offsets[:-1]) if len(self.plan) else values[:0]
+
+
+class DatasetRows:
+    """The rows of a data set of the user's own (a :class:`~torchpipe.store.rows.RowSamples`): its items are samples.
+
+    Args:
+        dataset: has ``__len__`` and ``__getitem__``. One with ``fitted`` gives several samples a row, or none.
+
+    Attributes:
+        name: what errors call it.
+        num_rows: its length.
+        vocab_size: None, for it is not known.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.name = str(getattr(dataset, "name", type(dataset).__name__))
+        self.num_rows = len(dataset)
+        self.vocab_size = None
+
+    def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
+        """The samples of a row, or why there is none."""
+        fitted: Any = getattr(self._dataset, "fitted", None)
+        if fitted is not None:
+            made = fitted(row)
+            return made.samples if made.left_out is None else made.left_out
+        sample = self._dataset[row]
+        for key in ("tokens", "labels"):
+            if not isinstance(sample, Mapping) or key not in sample:
+                held = listed(sample) if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
+                raise ColumnError(
+                    f"Sample {row} has no {key!r}; it has {held}. A packed sample needs tokens and labels."
+                )
+        return [sample]
+
+    def check(self, num_stored: int, num_filtered: int) -> None:
+        """Nothing is refused."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DatasetRecipe:
+    """A store of a data set that has a ``fingerprint()`` (a :class:`~torchpipe.store.rows.StoreRecipe`)."""
+
+    dataset: Any
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(getattr(self.dataset, "name", type(self.dataset).__name__))
+
+    def key_fields(self) -> dict[str, str]:
+        """Its fingerprint.
+
+        Raises:
+            NoFingerprint: it has none.
+        """
+        return {"kind": "data set", "source": self.name, "dataset": fingerprint(self.dataset)}
+
+    def open(self) -> DatasetRows:
+        """Its rows."""
+        return DatasetRows(self.dataset)
+
+
+def samples_to_pack(
+    ds: RandomAccessDataSource[Any] | StoreRecipe | TokenStore,
+    capacity: int,
+    max_packs: int | None,
+    options: Mapping[str, Any],
+    *,
+    cache_dir: str | Path | None,
+    num_proc: int | None,
+) -> tuple[PackedSamples, bool]:
+    """What a data set gives to pack, with a plan of its packs; and whether that is less than it has.
+
+    Args:
+        ds, max_packs, cache_dir, num_proc: see :class:`~torchpipe.datasets.PackedDataset`.
+        capacity: tokens of a pack.
+        options: of :func:`~torchpipe.data.packing.plan_packs`.
+    """
+    asked = asked_for()
+    limit = max_packs if asked is None else asked.at_most(max_packs)
+    recipe = _recipe_of(ds, wants_store=cache_dir is not None)
+    reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
+    store = ds if isinstance(ds, TokenStore) else None
+    if recipe is not None:
+        # A look at the first packs uses a store, and does not build one if a few rows are enough.
+        is_look = asked is not None and limit != max_packs and reads_first_alone
+        store = find_store(recipe, cache_dir=cache_dir) if is_look else None
+        if not is_look:
+            store = build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
+    if store is not None:
+        name = str(store.path) if recipe is None else recipe.name
+        samples, counts, num_rows, num_read = store, sample_counts(store), store.num_rows, store.num_rows
+    else:
+        rows = DatasetRows(ds) if recipe is None else recipe.open()
+        planner = pack_planner(capacity=capacity, **options) if reads_first_alone else None
+        samples, num_read = _read(rows, planner, limit or 0)
+        name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
+        counts.filtered_rows += getattr(ds, "num_filtered", 0) if recipe is None else 0
+    whole = _planned(samples, capacity, options, name)
+    plan = whole if limit is None else whole.head(limit)
+    packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=partial(_origin, ds, recipe))
+    is_cut = len(plan) < len(whole) or num_read < num_rows
+    if is_cut:
+        _count_what_is_left(packed, num_rows)
+    return packed, is_cut
+
+
+def _recipe_of(ds: Any, *, wants_store: bool) -> StoreRecipe | None:
+    """How the store of a data set's samples comes about; None where they are to be held in memory."""
+    if isinstance(ds, SFTDataset):
+        return ds.recipe
+    if isinstance(ds, StoreRecipe):
+        return ds
+    if isinstance(ds, TokenStore):
+        return None
+    if not isinstance(ds, RandomAccessDataSource):
+        raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
+    has_one = callable(getattr(ds, "fingerprint", None))
+    return DatasetRecipe(dataset=ds) if has_one or wants_store else None
+
+
+def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
+    """The rows that samples are of."""
+    if isinstance(ds, SFTDataset) and not ds.num_filtered:
+        return ds
+    if isinstance(recipe, SFTRecipe):
+        return SFTDataset.of_recipe(recipe)
+    return None if isinstance(ds, list | tuple | TokenStore) else ds
+
+
+def _unknown() -> None:
+    """The origin of samples in another process."""
+
+
+def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int) -> tuple[MemorySamples, int]:
+    """Samples in memory, and how many rows they are of: as many as it takes for a planner to close so many packs."""
+    flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size)
+    num_read = num_samples = num_closed = 0
+    for row in track(range(rows.num_rows), "Packing"):
+        if planner is not None and num_closed >= num_packs:
+            break
+        made = rows.samples_of(row)
+        flat.add_row(row, made)
+        num_read += 1
+        if planner is not None and not isinstance(made, str):
+            for sample in made:
+                num_closed += len(planner.push(num_samples, len(sample["tokens"])))
+                num_samples += 1
+    return MemorySamples(flat, num_rows=num_read), num_read
+
+
+def _planned(samples: Samples, capacity: int, options: Mapping[str, Any], name: str) -> PackPlan:
+    try:
+        if isinstance(samples, TokenStore):
+            return stored_plan(samples, capacity, options)
+        return plan_packs(samples.lengths, capacity, **options)
+    except DataError as error:
+        raise located(error, name) from None
+
+
+def _count_what_is_left(packed: PackedSamples, num_rows: int) -> None:
+    """Counts anew what the kept packs hold, of which the last sample may be a part."""
+    counts, plan = packed.counts, packed.plan
+    used = np.unique(plan.sample)
+    num_left_out = counts.filtered_rows + counts.too_long_rows + counts.emptied_rows + counts.unproved_rows
+    counts.rows = len(used)
+    counts.dropped_rows = num_rows - num_left_out - len(np.unique(packed.samples.rows[used]))
+    counts.tokens = int(plan.num_tokens.sum())
+    counts.trained_tokens = int(packed.trained_counts().sum())
