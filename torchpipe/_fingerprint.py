@@ -18,18 +18,17 @@ from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import cache, partial, partialmethod
-from importlib.metadata import version
+from functools import partial, partialmethod
 from operator import attrgetter, itemgetter, methodcaller
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
 
+from torchpipe._own_code import is_own, library_version
 from torchpipe.errors import NoFingerprint
 
-PACKAGE = __name__.partition(".")[0]
 _MOST_PARTS = 20_000
 """So many functions, classes and containers may be reached; more is somebody's whole library."""
 
@@ -115,33 +114,6 @@ def refusal(what: str) -> str:
         f"{what}. Do without it, or give the object a method fingerprint() that returns a text which changes whenever "
         "its results do."
     )
-
-
-@cache
-def own_code() -> str:
-    """The version of this package, and the hash of its code that makes samples: data, tokenizers, vision, models."""
-    root = Path(__file__).parent
-    files = [*root.glob("*.py")]
-    for package in ("data", "tokenizers", "vision", "models"):
-        files += (root / package).rglob("*.py")
-    digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(files, key=lambda file: file.relative_to(root).as_posix()):
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
-    found = re.search(rb'__version__ = "([^"]*)"', (root / "__init__.py").read_bytes())
-    python = "{}.{}".format(*sys.version_info)  # of regular expressions and Unicode
-    return f"{found[1].decode() if found else ''}+{digest.hexdigest()}, Python {python}"
-
-
-@cache
-def library_version(name: str) -> str:
-    """The version of an installed library."""
-    return version(name)
-
-
-def is_own(module: str) -> bool:
-    """Whether a module is one of this package."""
-    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
 
 
 class Writer:

@@ -18,8 +18,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from torchpipe import _fingerprint
-from torchpipe._fingerprint import Writer, name_of
+from torchpipe._fingerprint import Writer, name_of, type_name
+from torchpipe._own_code import is_own, own_code
 
 PURE_MODULES = frozenset(
     """__future__ abc array ast base64 binascii bisect builtins collections contextlib copy csv dataclasses decimal
@@ -93,8 +93,8 @@ def write_function(writer: Writer, function: types.FunctionType) -> None:
 
 def _is_known(writer: Writer, module: str, name: str) -> bool:
     """Writes a name that says all: one of ours, or of a pure module."""
-    if _fingerprint.is_own(module):
-        writer.once("the code of torchpipe", _fingerprint.own_code)
+    if is_own(module):
+        writer.once("the code of torchpipe", own_code)
     elif _is_pure(module):
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
     else:
@@ -191,7 +191,7 @@ def _write_global(writer: Writer, function: types.FunctionType, chain: tuple[str
             return
         if (held := _changeable(value)) is not None:
             raise writer.refuse(
-                f"uses the global {name}, a {_fingerprint.type_name(held)}, which may change while rows are read (a "
+                f"uses the global {name}, a {type_name(held)}, which may change while rows are read (a "
                 "tuple or a types.MappingProxyType may not)"
             )
         writer.write(value)
@@ -229,9 +229,7 @@ def write_module(writer: Writer, module: types.ModuleType, attributes: typing.Se
         if name.partition(".")[0] in sys.stdlib_module_names:
             raise writer.refuse(f"uses {dotted}, which may give something else each time")
         if _changeable(following) is not None:
-            raise writer.refuse(
-                f"uses {dotted}, a {_fingerprint.type_name(following)}, which may change while rows are read"
-            )
+            raise writer.refuse(f"uses {dotted}, a {type_name(following)}, which may change while rows are read")
         writer.mark("attribute", attribute)
         writer.write(following)
         return

@@ -29,7 +29,6 @@ from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.template_files import (
     as_template,
     check_names,
-    fixed_date,
     files_arguments,
     template_options,
     template_text,
@@ -103,7 +102,7 @@ class ChatTemplateTokenizer(Vocabulary):
         self.tool_template = self.chat_template if tool_template is None else as_template(tool_template)
         self.max_seq_len = max_seq_len
         self.truncation_type: Literal["left", "right"] = truncation_type
-        options = template_options(template_kwargs)
+        self.template_kwargs = template_options(template_kwargs, self.chat_template, self.tool_template)
         self.mask_policy: MaskPolicy = mask_policy
         self.on_unproved: OnUnproved = on_unproved
         self.train_on = as_train_on(train_on)
@@ -112,8 +111,7 @@ class ChatTemplateTokenizer(Vocabulary):
         self.max_exact_turns = max_exact_turns
         named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
         self._named = {name: text for name, text in named.items() if text is not None}
-        check_names(self.chat_template, self.tool_template, self._named, options, backend)
-        self.template_kwargs = fixed_date(options, self.chat_template, self.tool_template)
+        check_names(self.chat_template, self.tool_template, self._named, self.template_kwargs, backend)
         self.bos_id = self._id_of("bos_token", bos_token)
         self.eos_id = self._id_of("eos_token", eos_token)
         self.pad_id = self.eos_id if pad_token is None else self._id_of("pad_token", pad_token)  # never trained

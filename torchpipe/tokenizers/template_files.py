@@ -1,7 +1,7 @@
 """What the files of a chat template's tokenizer say, as arguments of :class:`ChatTemplateTokenizer`."""
 
 from collections.abc import Mapping
-from datetime import date, datetime, time
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,17 @@ def as_template(template: str | ProvableTemplate) -> ProvableTemplate:
     return ProvableTemplate(template)
 
 
-def template_options(template_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+def template_options(template_kwargs: Mapping[str, Any] | None, *templates: ProvableTemplate) -> dict[str, Any]:
     """A copy of ``template_kwargs``, with a date under ``strftime_now`` as the function that templates call.
+
+    Where one of the ``templates`` asks for the date and none is given, it is today's, from now on: a run that goes on
+    past midnight, and its worker processes, write one date. The time of day is 0:00.
 
     Raises:
         ConfigError: they are no table, have a name that the conversation itself has in a template, or a text that is no
             date.
     """
-    if template_kwargs is None:
-        return {}
+    template_kwargs = {} if template_kwargs is None else template_kwargs
     if not isinstance(template_kwargs, Mapping) or not all(isinstance(name, str) for name in template_kwargs):
         raise ConfigError(
             f"template_kwargs is {template_kwargs!r}. It must be a table of names that the template reads."
@@ -93,7 +95,8 @@ def template_options(template_kwargs: Mapping[str, Any] | None) -> dict[str, Any
         raise ConfigError(
             f"template_kwargs has {listed(taken)}, which the template gets with each conversation. Leave it out."
         )
-    given = template_kwargs.get("strftime_now")
+    asks = any("strftime_now" in template.shape.names_read for template in templates)
+    given = template_kwargs.get("strftime_now", date.today().isoformat() if asks else None)
     if not isinstance(given, str):
         return dict(template_kwargs)
     try:
@@ -102,20 +105,6 @@ def template_options(template_kwargs: Mapping[str, Any] | None) -> dict[str, Any
         raise ConfigError(
             f"template_kwargs has strftime_now={given!r}. Give the day that the template writes, as 2024-07-26."
         ) from None
-
-
-def fixed_date(
-    template_kwargs: Mapping[str, Any], template: ProvableTemplate, tool_template: ProvableTemplate
-) -> dict[str, Any]:
-    """The options, with today where a template asks for the date and none is given.
-
-    The day is that on which this is called, so that a run which goes on past midnight, and its worker processes, write
-    one date. The time of day is 0:00.
-    """
-    asks = "strftime_now" in template.shape.names_read | tool_template.shape.names_read
-    if not asks or "strftime_now" in template_kwargs:
-        return dict(template_kwargs)
-    return {**template_kwargs, "strftime_now": datetime.combine(date.today(), time()).strftime}
 
 
 def template_text(chat_template: str | Path) -> str:
