@@ -146,9 +146,11 @@ def test_a_reply_of_another_class_is_followed_too(message: Any) -> None:
 )
 def test_no_value_of_a_row_becomes_a_control_token(printed: str, value: Any) -> None:
     template = CHATML.replace("{{ m.content or '' }}", "{{ m.content }}" + printed)
-    made = tokenizer(template, on_unproved="common_prefix")
-    tokens, _ = made.tokenize_messages([user("q", extra=value), reply("a", extra=value)])
-    assert [token for token in tokens if token >= 300] == [300, 301, 300, 301]
+    day = {"strftime_now": "2024-07-26"} if "strftime_now" in printed else None
+    for template_kwargs in (None, day):
+        made = tokenizer(template, on_unproved="common_prefix", template_kwargs=template_kwargs)
+        tokens, _ = made.tokenize_messages([user("q", extra=value), reply("a", extra=value)])
+        assert [token for token in tokens if token >= 300] == [300, 301, 300, 301]
 
 
 @pytest.mark.parametrize("flag", [{"train": False}, {"masked": True}, {"weight": 0.5}, {"loss": 1}, {"loss_weight": 0}])

@@ -10,6 +10,7 @@ from torchpipe.errors import ConfigError, SourceError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.hf_files import HuggingFaceFiles
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
+from torchpipe.tokenizers.jinja.template_globals import FixedDay
 
 
 def files_arguments(
@@ -100,7 +101,7 @@ def template_options(template_kwargs: Mapping[str, Any] | None, *templates: Prov
     if not isinstance(given, str):
         return dict(template_kwargs)
     try:
-        return {**template_kwargs, "strftime_now": datetime.fromisoformat(given).strftime}
+        return {**template_kwargs, "strftime_now": FixedDay(datetime.fromisoformat(given))}
     except ValueError:
         raise ConfigError(
             f"template_kwargs has strftime_now={given!r}. Give the day that the template writes, as 2024-07-26."

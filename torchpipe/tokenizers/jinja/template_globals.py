@@ -52,3 +52,18 @@ def raise_exception(message: Any) -> None:
 def strftime_now(format: str) -> str:
     """Today, as the template writes it."""
     return datetime.now().strftime(format)
+
+
+class FixedDay:
+    """``strftime_now`` of one day, at 0:00.
+
+    It is no builtin method, as ``datetime.strftime`` is: the traced environment takes what those return as the
+    template's own, and a row's text could come out of this one.
+    """
+
+    def __init__(self, day: datetime) -> None:
+        self._day = day
+
+    def __call__(self, format: str) -> str:
+        """The day, as the template writes it."""
+        return self._day.strftime(format)
