@@ -105,7 +105,12 @@ def type_name(value: object) -> str:
 def name_of(cls: type) -> str:
     """How messages call a class."""
     name = cls.__qualname__.rpartition("<locals>.")[2]
-    return name if cls.__module__ == "builtins" else f"{cls.__module__}.{name}"
+    return name if module_of(cls) == "builtins" else f"{module_of(cls)}.{name}"
+
+
+def module_of(cls: type) -> str:
+    """The name of the module of a class; of some compiled ones it can't be told."""
+    return cls.__module__ if isinstance(cls.__module__, str) else "?"
 
 
 def refusal(what: str) -> str:
@@ -114,6 +119,16 @@ def refusal(what: str) -> str:
         f"{what}. Do without it, or give the object a method fingerprint() that returns a text which changes whenever "
         "its results do."
     )
+
+
+def slots_of(cls: type) -> list[str]:
+    """The names of the attributes that a class has a slot for, as Python stores them."""
+    slots = vars(cls).get("__slots__", ())
+    names = [
+        name for name in ((slots,) if isinstance(slots, str) else slots) if name not in ("__dict__", "__weakref__")
+    ]
+    own = cls.__name__.lstrip("_")
+    return [f"_{own}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
 
 
 class Writer:
@@ -182,7 +197,7 @@ class Writer:
             self.write(_HELD[kind](value))
         elif isinstance(value, PurePath):
             self.mark("path", value.as_posix())
-        elif isinstance(value, date | time | timedelta | tzinfo) and kind.__module__ in ("datetime", "zoneinfo"):
+        elif isinstance(value, date | time | timedelta | tzinfo) and module_of(kind) in ("datetime", "zoneinfo"):
             self.mark(kind.__name__, repr(value))
         elif isinstance(value, np.ndarray | np.generic | np.dtype):
             self._numpy(value)
@@ -249,12 +264,13 @@ class Writer:
             code.write_function(self, value)
         elif isinstance(value, types.ModuleType):
             code.write_module(self, value, ())
-        elif isinstance(value, code.COMPILED_FUNCTIONS):
+        elif isinstance(value, code.COMPILED_FUNCTIONS) or hasattr(value, "__qualname__"):  # Cython has its own
             code.write_compiled(self, value)
         elif isinstance(value, Enum):
             self.mark("member", value.name)
+            self.write(value.value)
             self.write(type(value))
-        elif type(value).__module__ == "torch":
+        elif module_of(type(value)) == "torch":
             self._of_torch(value)
         elif type(value) is object:
             self.mark("a mark of its own")  # only whether two are one counts, and that is_repeated says
@@ -281,7 +297,7 @@ class Writer:
     def _instance(self, value: Any) -> None:
         """An object by its class and attributes. Attributes have no order; nor have our objects' tables of options."""
         kind = type(value)
-        own = is_own(kind.__module__)
+        own = is_own(module_of(kind))
         for base in kind.__mro__:
             for library in vars(base).get("_libraries", ()):
                 self.once(library, lambda library=library: library_version(library))
@@ -304,11 +320,7 @@ class Writer:
         state = dict(getattr(value, "__dict__", {}))
         left_out: set[str] = set()
         for base in type(value).__mro__:
-            slots = vars(base).get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                held = f"_{base.__name__.lstrip('_')}{name}" if name[:2] == "__" and name[-2:] != "__" else name
-                if hasattr(value, held) and held not in ("__dict__", "__weakref__"):
-                    state[held] = getattr(value, held)
+            state |= {name: getattr(value, name) for name in slots_of(base) if hasattr(value, name)}
             left_out.update(vars(base).get("_unfingerprinted", ()))
         return {name: held for name, held in state.items() if name not in left_out}
 

@@ -18,7 +18,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from torchpipe._fingerprint import Writer, name_of, type_name
+from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
 from torchpipe._own_code import is_own, own_code
 
 PURE_MODULES = frozenset(
@@ -207,11 +207,9 @@ def _changeable(value: Any) -> Any:
         return next((found for item in value if (found := _changeable(item)) is not None), None)
     if isinstance(value, types.MappingProxyType):
         return next((found for item in value.values() if (found := _changeable(item)) is not None), None)
-    is_table = isinstance(value, list | dict | set | bytearray) and type(value).__module__ in (
-        "builtins",
-        "collections",
-    )
-    is_array = type(value).__module__ == "numpy" and getattr(getattr(value, "flags", None), "writeable", False)
+    is_plain = module_of(type(value)) in ("builtins", "collections")
+    is_table = is_plain and isinstance(value, list | dict | set | bytearray)
+    is_array = module_of(type(value)) == "numpy" and getattr(getattr(value, "flags", None), "writeable", False)
     return value if is_table or is_array else None
 
 
@@ -265,13 +263,15 @@ def write_compiled(writer: Writer, value: Any) -> None:
     bound = getattr(value, "__self__", None)
     if isinstance(bound, types.ModuleType):
         owner = bound
-    module = getattr(value, "__module__", None) or (owner or type(bound)).__module__
+    module = getattr(value, "__module__", None) or getattr(owner, "__name__", "builtins")
     name = getattr(value, "__qualname__", value.__name__)
     if isinstance(owner, type):
-        module, name = owner.__module__, f"{owner.__qualname__}.{value.__name__}"
+        module, name = module_of(owner), f"{owner.__qualname__}.{value.__name__}"
     if module in (None, "builtins") and name in _IMPURE_BUILTINS:
         raise writer.refuse(f"uses {name}, which may give something else each time")
     if bound is not None and not isinstance(bound, types.ModuleType):
+        if not _is_pure(module_of(type(bound))) and not is_own(module_of(type(bound))):
+            raise writer.refuse(f"uses {name_of(type(bound))}.{value.__name__}, of which can't be told what it gives")
         writer.mark("bound", value.__name__)
         writer.write(bound)
     elif not _is_known(writer, str(module), name):
@@ -281,9 +281,9 @@ def write_compiled(writer: Writer, value: Any) -> None:
 def write_class(writer: Writer, cls: type) -> None:
     """Writes a class: its name if it is ours, builtin or of a pure module, else its code and that of its bases."""
     name = name_of(cls)
-    if _is_named(cls) and _is_known(writer, cls.__module__, cls.__qualname__):
+    if _is_named(cls) and _is_known(writer, module_of(cls), cls.__qualname__):
         return
-    top = cls.__module__.partition(".")[0]
+    top = module_of(cls).partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         raise writer.refuse(f"holds or uses a {name}, of which can't be told what it gives")
     if type(cls) is not type:
@@ -310,10 +310,10 @@ def write_class(writer: Writer, cls: type) -> None:
 
 def _is_named(cls: type) -> bool:
     """Whether the name of a class leads to it. That of a class inside a function does not."""
-    found: Any = sys.modules.get(cls.__module__)
+    found: Any = sys.modules.get(module_of(cls))
     for part in cls.__qualname__.split("."):
         found = getattr(found, part, None)
-    return found is cls or cls.__module__ == "builtins"
+    return found is cls or module_of(cls) == "builtins"
 
 
 def _write_default(writer: Writer, default: Any) -> None:
@@ -323,14 +323,9 @@ def _write_default(writer: Writer, default: Any) -> None:
 def _is_made_by_python(cls: type, attribute: str, held: Any) -> bool:
     """Whether an attribute follows from what is written elsewhere: slots, and methods of dataclasses, tuples, enums."""
     if isinstance(held, types.MemberDescriptorType | types.GetSetDescriptorType):
-        return held.__objclass__ is cls and attribute in _slots(cls)
+        return held.__objclass__ is cls and attribute in slots_of(cls)
     if isinstance(held, types.FunctionType) and held.__code__.co_filename == "<string>":
         return dataclasses.is_dataclass(cls)
     if type(held).__name__ == "_tuplegetter":
         return True
     return issubclass(cls, Enum) and attribute.startswith("_") and attribute.endswith("_") and not callable(held)
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = vars(cls).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
