@@ -1,0 +1,169 @@
+"""Builders that are killed, raced, or have no place to write: one correct store, or a sentence."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from torchpipe.errors import StoreError
+from torchpipe.store import TokenStore
+from torchpipe.store.build import build_store
+from torchpipe.store.lock import is_locked
+
+Start = Callable[..., "subprocess.Popen[str]"]
+BytesOf = Callable[[Path], dict[str, str]]
+
+ROWS = {"num_rows": 300, "shard_rows": 10}
+
+
+def children_of(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def finished(cache_dir: Path) -> list[Path]:
+    return list(cache_dir.glob("store/*/shards/[0-9]*"))
+
+
+def killed_builds(cache_dir: Path, start_build: Start, num_kills: int, *, seed: int) -> int:
+    """Starts and kills builders, each after it has finished some more shards, and returns how many were killed."""
+    moments = random.Random(seed)
+    kills = 0
+    for _ in range(num_kills):
+        before = len(finished(cache_dir))
+        wanted = min(before + moments.randint(1, 9), 30)  # 30: while it is published
+        builder = start_build(cache_dir, num_proc=moments.choice([1, 2, 3]), seconds_a_row=0.001, **ROWS)
+        wait_for(
+            lambda wanted=wanted, builder=builder: len(finished(cache_dir)) >= wanted or builder.poll() is not None
+        )
+        time.sleep(moments.random() * 0.05)
+        builder.kill()
+        kills += builder.wait() == -signal.SIGKILL
+        builder.communicate()
+    return kills
+
+
+@pytest.mark.parametrize("num_kills", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_a_store_is_the_same_after_builders_were_killed(
+    tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf, num_kills: int
+) -> None:
+    undisturbed = build_store(toy.ToyRecipe(num_rows=300), cache_dir=tmp_path / "undisturbed", shard_rows=10)
+    done = 0
+    for attempt in range(num_kills):
+        cache_dir = tmp_path / str(attempt)
+        killed = killed_builds(cache_dir, start_build, min(3, num_kills - done), seed=attempt)
+        done += killed
+        kept = {path: path.stat().st_mtime_ns for path in finished(cache_dir)}
+        store = build_store(toy.ToyRecipe(num_rows=300), cache_dir=cache_dir, num_proc=2, shard_rows=10)
+        assert bytes_of(store.path) == bytes_of(undisturbed.path)
+        assert {path: path.stat().st_mtime_ns for path in kept} == kept
+        TokenStore.open(store.path, verify="full")
+        if done >= num_kills:
+            break
+    assert done >= num_kills
+
+
+def test_two_builders_at_once_make_one_store(
+    tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf
+) -> None:
+    undisturbed = build_store(toy.ToyRecipe(num_rows=300), cache_dir=tmp_path / "undisturbed", shard_rows=10)
+    builders = [start_build(tmp_path / "raced", num_proc=2, seconds_a_row=0.02, **ROWS) for _ in range(2)]
+    said = [builder.communicate(timeout=120) for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0], said
+    assert said[0][0] == said[1][0]
+    assert sorted(err for _, err in said) == [
+        "",
+        f"toys: another process tokenises it; waiting for {said[0][0].split()[-1]}\n",
+    ]
+    assert bytes_of(Path(said[0][0].split()[-1])) == bytes_of(undisturbed.path)
+
+
+def test_workers_die_with_their_builder_and_never_hold_its_lock(tmp_path: Path, start_build: Start) -> None:
+    builder = start_build(tmp_path, num_proc=2, seconds_a_row=30.0, **ROWS)
+    wait_for(lambda: builder.poll() is not None or len(children_of(builder.pid)) == 2)
+    workers = children_of(builder.pid)
+    (lock,) = tmp_path.glob("store/*.lock")
+    assert is_locked(lock.with_suffix(""))
+    for worker in workers:
+        wait_for(lambda worker=worker: str(lock) not in open_files(worker))
+    assert str(lock) in open_files(builder.pid)
+    builder.kill()
+    builder.communicate()
+    assert not is_locked(lock.with_suffix(""))
+    wait_for(lambda: not any(is_alive(worker) for worker in workers))
+
+
+def open_files(process: int) -> list[str]:
+    return [os.readlink(entry) for entry in Path(f"/proc/{process}/fd").iterdir()]
+
+
+def test_one_who_waits_builds_on_when_the_builder_is_killed(
+    tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf
+) -> None:
+    builder = start_build(tmp_path, num_proc=1, seconds_a_row=0.1, **ROWS)
+    wait_for(lambda: len(finished(tmp_path)) >= 1)
+    waiting = start_build(tmp_path, num_proc=2, **{**ROWS, "num_rows": 300, "seconds_a_row": 0.1})
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline() == "begins\n"
+    builder.kill()
+    builder.communicate()
+    out, _ = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0
+    undisturbed = build_store(toy.ToyRecipe(num_rows=300), cache_dir=tmp_path / "undisturbed", shard_rows=10)
+    assert bytes_of(Path(out.split()[-1])) == bytes_of(undisturbed.path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a file system can't be mounted here: {mounted.stderr.decode()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_a_full_disk_is_a_sentence(toy: SimpleNamespace, small_disk: Path, num_proc: int) -> None:
+    with pytest.raises(
+        StoreError, match=r"can't be written: the disk is full. Free space, or choose another cache_dir"
+    ):
+        build_store(toy.ToyRecipe(num_rows=5000), cache_dir=small_disk, num_proc=num_proc, shard_rows=200)
+    (shards,) = small_disk.glob("store/*/shards")
+    assert [path.name for path in shards.iterdir() if not path.name.isdigit()] == []
+
+
+def test_a_read_only_cache_is_a_sentence_on_a_miss_and_opened_on_a_hit(toy: SimpleNamespace, small_disk: Path) -> None:
+    built = build_store(toy.ToyRecipe(), cache_dir=small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert build_store(toy.ToyRecipe(), cache_dir=small_disk).digest == built.digest
+    with pytest.raises(StoreError, match=r"can't be written: the file system is read-only. Choose another cache_dir"):
+        build_store(toy.ToyRecipe(extra="another"), cache_dir=small_disk)
+
+
+def test_a_cache_dir_below_a_file_is_a_sentence(toy: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can't be written: .*cache_dir"):
+        build_store(toy.ToyRecipe(), cache_dir=tmp_path / "file")
