@@ -125,7 +125,7 @@ def test_a_sample_that_is_too_long_is_refused_unless_split() -> None:
 
 
 def test_unequal_tokens_and_labels_are_refused() -> None:
-    with pytest.raises(DataError, match="Sample 0 has 2 tokens and 1 labels"):
+    with pytest.raises(DataError, match="Row 0 of list: A sample has 2 tokens and 1 labels"):
         PackedDataset([{"tokens": [1, 2], "labels": [2]}], max_seq_len=3)
 
 
@@ -171,5 +171,5 @@ def test_samples_without_weights_make_packs_without_and_other_digests() -> None:
 
 def test_more_weights_than_labels_are_refused() -> None:
     sample = {"tokens": [1, 2], "labels": [2, -100], "loss_weights": [1.0]}
-    with pytest.raises(DataError, match="Sample 0 has 2 labels and 1 loss_weights"):
+    with pytest.raises(DataError, match="Row 0 of list: A sample has 2 tokens and 1 loss_weights"):
         PackedDataset([sample], max_seq_len=4)

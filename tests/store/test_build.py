@@ -217,7 +217,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(toy: SimpleNamespace,
 
 
 def test_what_has_no_key_is_stored_for_this_run_with_one_warning(toy: SimpleNamespace, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="") as caught:
+    with pytest.warns(UserWarning, match="for this run alone") as caught:
         store = build_store(toy.ToyRecipe(has_key=False), cache_dir=tmp_path, num_proc=2)
     assert [str(one.message) for one in caught] == [
         "toys is tokenised for this run alone, since it can't be told whether the next one could use it: toys are made "

@@ -16,7 +16,7 @@ from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_pla
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.sft import SFTDataset
-from torchpipe.errors import ColumnError, ConfigError, DataError, located
+from torchpipe.errors import ColumnError, ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
 from torchpipe.store.build import build_store, find_store
@@ -161,6 +161,17 @@ class DatasetRecipe:
         """
         return {"kind": "data set", "source": self.name, "dataset": fingerprint(self.dataset)}
 
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether it says by a ``fingerprint()`` what it holds."""
+        if not callable(getattr(self.dataset, "fingerprint", None)):
+            return False
+        try:
+            self.key_fields()
+        except NoFingerprint:
+            return False  # such as that of joined data sets of which one has none
+        return True
+
     def open(self) -> DatasetRows:
         """Its rows."""
         return DatasetRows(self.dataset)
@@ -221,8 +232,8 @@ def _recipe_of(ds: Any, *, wants_store: bool) -> StoreRecipe | None:
         return None
     if not isinstance(ds, RandomAccessDataSource):
         raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
-    has_one = callable(getattr(ds, "fingerprint", None))
-    return DatasetRecipe(dataset=ds) if has_one or wants_store else None
+    recipe = DatasetRecipe(dataset=ds)
+    return recipe if wants_store or recipe.is_told_apart else None
 
 
 def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
@@ -243,7 +254,7 @@ def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int) -> tupl
     flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size)
     num_read = num_samples = num_closed = 0
     for row in track(range(rows.num_rows), "Packing"):
-        if planner is not None and num_closed >= num_packs:
+        if planner is not None and num_read and num_closed >= num_packs:
             break
         made = rows.samples_of(row)
         flat.add_row(row, made)

@@ -22,8 +22,9 @@ from torchpipe.store.shard import open_shard
 from torchpipe.store.shard_maker import ShardMaker
 from torchpipe.store.temporary import temporary_folder
 
-SHARD_ROWS = 8192
-"""Rows a shard."""
+SHARD_ROWS = 4096
+"""Rows a shard: about a second of one processor's work, so that many processors find enough of them, and a few hundred
+shards for millions of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from torchpipe.errors import StoreError
 from torchpipe.store.lock import let_go_of_lock
-from torchpipe.store.shard_maker import ShardMaker, as_sent
+from torchpipe.store.shard_maker import ShardMaker, ShardWriter, as_sent
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -39,9 +40,14 @@ def make_shards(
         StoreError: a shard can't be written, or a process was killed.
     """
     if num_proc == 1:
-        for shard in shards:
-            maker.make(shard, advance)
-            yield shard
+        with ShardWriter(maker.folder) as writer:
+            for shard in shards:
+                data = maker.samples_of(shard, advance)
+                if (written := writer.finished()) is not None:
+                    yield written
+                writer.begin(shard, data)
+            if (written := writer.finished()) is not None:
+                yield written
         return
     context = process_context()
     maker.rows  # noqa: B018  # opened once, here, where processes are forked
@@ -50,19 +56,21 @@ def make_shards(
     failed: tuple[int, int | None, bytes] | None = None
     try:
         for worker in workers:
-            worker.begin(waiting)
+            worker.give(waiting)
         while busy := [worker for worker in workers if worker.is_needed(failed)]:
             for ready in wait([worker.connection for worker in busy]):
                 worker = next(worker for worker in busy if worker.connection is ready)
                 kind, value = worker.received(maker)
                 if kind == "rows":
                     advance(value)
-                elif kind == "finished":
-                    worker.begin(waiting)
+                elif kind == "made":
+                    worker.give(waiting)
+                elif kind == "written":
+                    worker.shards.remove(value)
                     yield value
                 else:
                     failed = value if failed is None else min(failed, value, key=lambda one: one[0])
-                    worker.shard = None
+                    worker.shards.remove(value[0])
                     waiting.clear()
         if failed is not None:
             raise maker.error_of(*failed[1:])
@@ -103,24 +111,31 @@ def _end_with(parent: int) -> None:
 
 
 class _Worker:
-    """A process that makes shards, seen from the one that gives them."""
+    """A process that makes shards, seen from the one that gives them.
+
+    Attributes:
+        connection: to it.
+        shards: which it has: one that it makes, and the one before that it writes.
+    """
 
     def __init__(self, context: Any, maker: ShardMaker, lock: Path) -> None:
         self.connection, theirs = context.Pipe()
-        self.shard: int | None = None
+        self.shards: list[int] = []
         self._process = context.Process(target=_serve, args=(theirs, maker, os.getpid(), lock), daemon=False)
         start(self._process)
         theirs.close()
 
-    def begin(self, waiting: deque[int]) -> None:
-        """Gives the worker the next shard, if there is one."""
-        self.shard = waiting.popleft() if waiting else None
-        if self.shard is not None:
-            self.connection.send(self.shard)
+    def give(self, waiting: deque[int]) -> None:
+        """Gives the worker the next shard, or says that there is none."""
+        shard = waiting.popleft() if waiting else None
+        if shard is not None:
+            self.shards.append(shard)
+        with suppress(OSError):  # it is dead, which is found where its answer is read
+            self.connection.send(shard)
 
     def is_needed(self, failed: tuple[int, int | None, bytes] | None) -> bool:
         """Whether what it makes is still wanted: after an error, only rows before it are."""
-        return self.shard is not None and (failed is None or self.shard < failed[0])
+        return any(failed is None or shard < failed[0] for shard in self.shards)
 
     def received(self, maker: ShardMaker) -> tuple[str, Any]:
         """The next message.
@@ -132,7 +147,7 @@ class _Worker:
             return self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
-            raise _died(self._process.exitcode, maker, self.shard) from None
+            raise _died(self._process.exitcode, maker, self.shards) from None
 
     def end(self) -> None:
         """Ends the process, whatever it does."""
@@ -142,8 +157,8 @@ class _Worker:
         self.connection.close()
 
 
-def _died(exit_code: int | None, maker: ShardMaker, shard: int | None) -> StoreError:
-    rows = maker.rows_of(shard or 0)
+def _died(exit_code: int | None, maker: ShardMaker, shards: Sequence[int]) -> StoreError:
+    rows = maker.rows_of(shards[-1])
     how = f"was killed by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with code {exit_code}"
     often = ", as the system does where memory is short: a smaller num_proc needs less" if exit_code == -9 else ""
     return StoreError(
@@ -153,17 +168,27 @@ def _died(exit_code: int | None, maker: ShardMaker, shard: int | None) -> StoreE
 
 
 def _serve(connection: Connection, maker: ShardMaker, parent: int, lock: Path) -> None:
-    """What a worker does: shards, until it is ended."""
+    """What a worker does: shards, until there are none, each written while the next one is made."""
     as_child_of(parent, lock)
+    writer = ShardWriter(maker.folder)
 
     def advance(num_rows: int) -> None:
         connection.send(("rows", num_rows))
 
     while True:
-        shard = connection.recv()
+        shard, data = connection.recv(), None
+        if shard is not None:
+            try:
+                data = maker.samples_of(shard, advance)
+            except Exception as error:
+                connection.send(("failed", (shard, maker.row, as_sent(error))))
         try:
-            maker.make(shard, advance)
+            if (written := writer.finished()) is not None:
+                connection.send(("written", written))
         except Exception as error:
-            connection.send(("failed", (shard, maker.row, as_sent(error))))
-        else:
-            connection.send(("finished", shard))
+            connection.send(("failed", (writer.shard, None, as_sent(error))))
+        if shard is None:
+            return
+        if data is not None:
+            writer.begin(shard, data)
+        connection.send(("made", shard))

@@ -1,7 +1,8 @@
-"""Makes one shard of a store from its rows."""
+"""Makes the shards of a store from its rows, one after the other."""
 
 import pickle
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.manifest import shard_folder
 from torchpipe.store.rows import RowSamples, StoreRecipe
 from torchpipe.store.shard import write_shard
+from torchpipe.store.shard_data import ShardData
 
 _ROWS_BETWEEN_REPORTS = 256
 
@@ -49,8 +51,8 @@ class ShardMaker:
         first = shard * self.shard_rows
         return range(first, min(first + self.shard_rows, self.rows.num_rows))
 
-    def make(self, shard: int, advance: Callable[[int], None]) -> None:
-        """Makes a shard and writes it.
+    def samples_of(self, shard: int, advance: Callable[[int], None]) -> ShardData:
+        """The samples of a shard.
 
         Args:
             shard: its number.
@@ -58,7 +60,6 @@ class ShardMaker:
 
         Raises:
             Exception: a row's own error, which names it.
-            StoreError: the shard can't be written.
         """
         rows = self.rows_of(shard)
         flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size)
@@ -71,9 +72,9 @@ class ShardMaker:
             if since == _ROWS_BETWEEN_REPORTS:
                 advance(since)
                 since = 0
-        self.row = None
-        write_shard(shard_folder(self.folder, shard), flat.finished(first_row=rows.start, num_rows=len(rows)))
         advance(since)
+        self.row = None
+        return flat.finished(first_row=rows.start, num_rows=len(rows))
 
     def error_of(self, row: int | None, sent: bytes) -> Exception:
         """The error that another process met, with the traceback of this one where the row can be tried again.
@@ -91,6 +92,45 @@ class ShardMaker:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_rows": None}
+
+
+class ShardWriter:
+    """Writes a shard in a thread while the next one is made: most of writing is waiting for the disk.
+
+    Attributes:
+        shard: the number of the one being written; None: none is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[Any] | None = None
+        self.shard: int | None = None
+
+    def begin(self, shard: int, data: ShardData) -> None:
+        """Begins to write a shard; the one before is finished."""
+        assert self._writing is None
+        self.shard = shard
+        self._writing = self._thread.submit(write_shard, shard_folder(self._folder, shard), data)
+
+    def finished(self) -> int | None:
+        """Waits, and returns the number of the shard that was being written, if one was.
+
+        Raises:
+            StoreError: it can't be written.
+        """
+        if self._writing is None:
+            return None
+        writing, self._writing = self._writing, None
+        writing.result()
+        return self.shard
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Waits for what is being written, so that nothing is written once the lock is gone."""
+        self._thread.shutdown(wait=True)
 
 
 def as_sent(error: Exception) -> bytes:
