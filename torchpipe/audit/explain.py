@@ -11,7 +11,7 @@ from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.whole_row import Cut
-from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, instantiate_dataset
+from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, StoredDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
 from torchpipe.errors import ConfigError, DataError, TokenizerError, TorchpipeError, located
 
@@ -141,6 +141,9 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
         if isinstance(part, PackedDataset) and spans is not None and not padding:
             row, nth = part.row_of(spans[place].sample)
             document, made = replace(document, sample=row, start=spans[place].start), origin.sample_of(row, nth)
+        elif isinstance(part, StoredDataset):
+            row, nth = part.row_of(number)
+            document, made = replace(document, sample=row), origin.sample_of(row, nth)
         elif spans is None and "seq_lens" not in sample:
             notes = _unproved_notes(_integers([sample.get("num_unproved_turns", 0)], "num_unproved_turns", index)[0])
             document, made = replace(document, sample=number, notes=notes), sample

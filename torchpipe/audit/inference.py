@@ -11,7 +11,7 @@ from torchpipe.audit.pieces import Piece, Pieces
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import Origin as TokenOrigin
 from torchpipe.data.trace import TokenTrace
-from torchpipe.datasets import PackedDataset
+from torchpipe.datasets import PackedDataset, StoredDataset
 from torchpipe.errors import ConfigError, TorchpipeError
 from torchpipe.tokenizers import ChatFormatTokenizer, ChatTemplateTokenizer, PublisherFormatTokenizer
 
@@ -130,9 +130,12 @@ def compare_inference(dataset: Any, tokenizer: Any = None, *, rows: Sequence[int
                 f"explain --inference reads the messages of an SFTDataset, and this is a {type(part).__name__}."
             )
         writer = ContextWriter.of(origin.model_transform if tokenizer is None else tokenizer)
-        spans = part.spans(number) if isinstance(part, PackedDataset) else None
-        samples = [number] if spans is None else list(dict.fromkeys(span.sample for span in spans))
-        found += [_row(origin, index, sample, writer) for sample in samples]
+        places = [number]  # of the rows that are shown
+        if isinstance(part, PackedDataset):
+            places = list(dict.fromkeys(part.row_of(span.sample)[0] for span in part.spans(number)))
+        elif isinstance(part, StoredDataset):
+            places = [part.row_of(number)[0]]
+        found += [_row(origin, index, place, writer) for place in places]
     name = getattr(dataset, "name", None) or (found[0].source if found else None)
     return InferenceReport(source=name if isinstance(name, str) else None, rows=found)
 

@@ -9,7 +9,7 @@ from torchpipe.data.masking import MaskingStrategy
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.whole_row import Cut, gives_trace
-from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset
+from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset, StoredDataset
 from torchpipe.errors import located
 
 
@@ -42,7 +42,7 @@ class Origin:
     @classmethod
     def of(cls, dataset: Any) -> "Origin":
         """The origin of a data set's samples."""
-        inner = dataset.samples if isinstance(dataset, PackedDataset) else dataset
+        inner = dataset.samples if isinstance(dataset, PackedDataset | StoredDataset) else dataset
         name = getattr(inner, "name", None)
         return cls(
             dataset=inner if isinstance(inner, SFTDataset) else None, name=name if isinstance(name, str) else None

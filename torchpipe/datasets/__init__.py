@@ -8,6 +8,7 @@ from torchpipe.datasets.instantiate import count_samples, instantiate_dataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.stored import StoredDataset
 
 __all__ = [
     "ConcatDataset",
@@ -15,6 +16,7 @@ __all__ = [
     "PackedDataset",
     "SFTDataset",
     "SFTTransform",
+    "StoredDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",

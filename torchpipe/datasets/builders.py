@@ -13,14 +13,19 @@ from torchpipe.data.message_transforms import (
     ShareGPTToMessages,
 )
 from torchpipe.data.messages import Message
-from torchpipe.data.overflow import Overflow, StopToken, TruncationType
+from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflow_policy
+from torchpipe.data.packing import Strategy as PackingStrategy
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
+from torchpipe.store import SFTRecipe
 
 Strategy = MaskingStrategy | str | None
+Built = SFTDataset | StoredDataset | PackedDataset
+"""What a builder gives: by itself, with ``cache``, with ``packed``."""
 
 
 class MaskedMessages:
@@ -59,8 +64,12 @@ def sft_dataset(
     max_seq_len: int | None = None,
     truncation_type: TruncationType | None = None,
     stop_token: StopToken | None = None,
+    strategy: PackingStrategy | str | None = None,
+    cache: bool = False,
+    cache_dir: str | None = None,
+    num_proc: int | None = None,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
 
     Args:
@@ -76,6 +85,12 @@ def sft_dataset(
         max_seq_len: with ``overflow``, the most tokens of a sample; None: the tokenizer's.
         truncation_type: where "truncate" cuts: "right", "left" or "turns"; None: the tokenizer's.
         stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
+        strategy: packed only: how rows are filled; see :data:`~torchpipe.data.packing.Strategy`. None is torchtune's.
+        cache: True tokenises once, into a store that later runs, ranks and workers read; packing always does. Items
+            are then the store's samples, so that ``overflow`` may be "drop" or "split" too.
+        cache_dir: where that store is kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``. It and ``num_proc`` go to
+            ``load_dataset`` too, or, without packing and cache, to that alone.
+        num_proc: processes that tokenise; None: one a processor.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
@@ -94,26 +109,35 @@ def sft_dataset(
         load_dataset_kwargs.setdefault("split", "train")
     if masking_strategy is not None:
         message_transform = MaskedMessages(message_transform, masking_strategy)
-    dataset = SFTDataset(
+    if strategy is not None and not packed:
+        raise ConfigError(f"strategy={strategy!r} has no effect without packed=True. Set both or neither.")
+    if isinstance(source, str):
+        shared = {"cache_dir": cache_dir} if packed or cache else {"cache_dir": cache_dir, "num_proc": num_proc}
+        load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
+    policy = overflow_policy(
+        tokenizer, overflow, max_seq_len=max_seq_len, truncation_type=truncation_type, stop_token=stop_token
+    )
+    recipe = SFTRecipe(
         source=source,
+        load_dataset_kwargs=load_dataset_kwargs,
         message_transform=message_transform,
         model_transform=tokenizer,
         filter_fn=filter_fn,
-        overflow=overflow,
-        max_seq_len=max_seq_len,
-        truncation_type=truncation_type,
-        stop_token=stop_token,
-        one_sample_a_row=not packed,
-        **load_dataset_kwargs,
+        overflow=policy,
     )
-    if not packed:
-        return dataset
-    return PackedDataset(
-        dataset,
-        max_seq_len=capacity,
-        padding_idx=getattr(tokenizer, "pad_id", 0),
-        split_across_pack=split_across_pack,
-    )
+    if packed:
+        return PackedDataset(
+            recipe,
+            max_seq_len=capacity,
+            padding_idx=getattr(tokenizer, "pad_id", 0),
+            split_across_pack=split_across_pack,
+            strategy=strategy,
+            cache_dir=cache_dir,
+            num_proc=num_proc,
+        )
+    if cache:
+        return StoredDataset(recipe, cache_dir=cache_dir, num_proc=num_proc)
+    return SFTDataset.of_recipe(recipe)
 
 
 # What some builder takes. None of it is an option of load_dataset.
@@ -126,6 +150,8 @@ _BUILDER_KEYWORDS = (
     "max_seq_len",
     "truncation_type",
     "stop_token",
+    "strategy",
+    "cache",
     "message_transform",
     "column_map",
     "conversation_column",
@@ -164,7 +190,7 @@ def chat_dataset(
     system_column: str | None = "system",
     split_reasoning: bool = False,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """Conversations: one column holds a list of turns.
 
     Args:
@@ -224,7 +250,7 @@ def instruct_dataset(
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """Prompt and answer: one column each.
 
     Args:
@@ -264,7 +290,7 @@ def alpaca_dataset(
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """Alpaca's columns ``instruction``, ``input`` and ``output``, in Alpaca's prompt.
 
     Args:

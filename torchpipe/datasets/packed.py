@@ -1,7 +1,6 @@
 """Samples packed into rows of one length."""
 
 import hashlib
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, Span, Strategy, assemble, padding_pack
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
-from torchpipe.datasets.row_number import row_number
+from torchpipe.datasets.row_number import row_number, row_of_sample
 from torchpipe.datasets.samples_to_pack import samples_to_pack
 from torchpipe.errors import ConfigError
 from torchpipe.store import TokenStore
@@ -151,9 +150,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def row_of(self, sample: int) -> tuple[int, int]:
         """The row that a sample (the first number of a span) was made of, and which of the row's samples it is."""
-        rows = self._rows
-        row = int(rows[sample])
-        return row, sample - bisect_left(rows, row)  # pyright: ignore[reportArgumentType]
+        return row_of_sample(self._rows, sample)
 
     @cached_property
     def _rows(self) -> np.ndarray:

@@ -5,9 +5,7 @@ from functools import partial
 from typing import Any
 
 from torchpipe.data.message_transforms import ShareGPTToMessages
-from torchpipe.datasets.builders import Strategy, alpaca_dataset, instruct_dataset, sft_dataset
-from torchpipe.datasets.packed import PackedDataset
-from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.builders import Built, Strategy, alpaca_dataset, instruct_dataset, sft_dataset
 from torchpipe.sources import Source
 
 alpaca_cleaned_dataset = partial(alpaca_dataset, source="yahma/alpaca-cleaned")
@@ -32,7 +30,7 @@ def samsum_dataset(
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """Chats and their summaries, in the columns ``dialogue`` and ``summary``.
 
     ``prompt_template: torchpipe.data.SummarizeTemplate`` of the tokenizer writes the task.
@@ -70,7 +68,7 @@ def slimorca_dataset(
     masking_strategy: Strategy = None,
     split_across_pack: bool = False,
     **load_dataset_kwargs: Any,
-) -> SFTDataset | PackedDataset:
+) -> Built:
     """ShareGPT conversations, in the column ``conversations``.
 
     Args:

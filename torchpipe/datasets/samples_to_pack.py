@@ -121,7 +121,7 @@ class DatasetRows:
         self._dataset = dataset
         self.name = str(getattr(dataset, "name", type(dataset).__name__))
         self.num_rows = len(dataset)
-        self.vocab_size = None
+        self.vocab_size: int | None = None
 
     def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
         """The samples of a row, or why there is none."""
@@ -241,7 +241,7 @@ def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
     if isinstance(ds, SFTDataset) and not ds.num_filtered:
         return ds
     if isinstance(recipe, SFTRecipe):
-        return SFTDataset.of_recipe(recipe)
+        return SFTDataset.of_recipe(recipe, as_stored=True)
     return None if isinstance(ds, list | tuple | TokenStore) else ds
 
 

@@ -70,11 +70,6 @@ class SFTDataset(Dataset[dict[str, Any]]):
         policy = overflow_policy(
             model_transform, overflow, max_seq_len=max_seq_len, truncation_type=truncation_type, stop_token=stop_token
         )
-        if policy is not None and one_sample_a_row and not policy.gives_one:
-            raise ConfigError(
-                f"overflow={overflow!r} gives a row no sample or several, and each row of an SFTDataset is one sample. "
-                "Pack it (packed=True), or set overflow to 'truncate' or 'error'."
-            )
         recipe = SFTRecipe(
             source=source,
             load_dataset_kwargs=load_dataset_kwargs,
@@ -84,18 +79,27 @@ class SFTDataset(Dataset[dict[str, Any]]):
             filter_kwargs=filter_kwargs,
             overflow=policy,
         )
-        if one_sample_a_row:
-            _refuse_other_than_one(model_transform)
-        self._open(recipe, filters=True)
+        self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 
     @classmethod
-    def of_recipe(cls, recipe: SFTRecipe) -> "SFTDataset":
-        """The rows of a store's recipe by the store's numbers: those that its filter leaves out are counted."""
+    def of_recipe(cls, recipe: SFTRecipe, *, as_stored: bool = False) -> "SFTDataset":
+        """The data set of a recipe.
+
+        Args:
+            recipe: what the constructor is given otherwise.
+            as_stored: True numbers rows as a store does: those that the filter leaves out count, and a row may give no
+                sample or several.
+
+        Raises:
+            SourceError, ConfigError: as the constructor.
+        """
         dataset = cls.__new__(cls)
-        dataset._open(recipe, filters=False)
+        dataset._open(recipe, filters=not as_stored, one_sample_a_row=not as_stored)
         return dataset
 
-    def _open(self, recipe: SFTRecipe, *, filters: bool) -> None:
+    def _open(self, recipe: SFTRecipe, *, filters: bool, one_sample_a_row: bool) -> None:
+        if one_sample_a_row:
+            _refuse_other_than_one(recipe)
         self.recipe = recipe
         self.transform = recipe.transform()
         self.name = recipe.name
@@ -133,10 +137,16 @@ class SFTDataset(Dataset[dict[str, Any]]):
         return (self[index] for index in range(len(self)))
 
 
-def _refuse_other_than_one(model_transform: Any) -> None:
-    """Refuses a tokenizer that makes none or several samples of a row: here, row k is sample k."""
-    if not getattr(model_transform, "one_sample_a_row", True):
+def _refuse_other_than_one(recipe: SFTRecipe) -> None:
+    """Refuses a recipe that makes none or several samples of a row: here, row k is sample k."""
+    if recipe.overflow is not None and not recipe.overflow.gives_one:
         raise ConfigError(
-            f"The tokenizer has on_unproved={model_transform.on_unproved!r}, which makes none or several samples of a "
-            "row, and this data set has one for each. Use 'refuse' or 'common_prefix', or filter the rows before."
+            f"overflow={recipe.overflow.overflow!r} gives a row no sample or several, and each row of an SFTDataset is "
+            "one sample. Pack it (packed=True) or store it (cache=True), or set overflow to 'truncate' or 'error'."
+        )
+    if not getattr(recipe.model_transform, "one_sample_a_row", True):
+        on_unproved = getattr(recipe.model_transform, "on_unproved", None)
+        raise ConfigError(
+            f"The tokenizer has on_unproved={on_unproved!r}, which makes none or several samples of a row, and this "
+            "data set has one for each. Use 'refuse' or 'common_prefix', pack (packed=True) or store it (cache=True)."
         )

@@ -44,7 +44,7 @@ class MemorySamples:
             self.weight_sums = self._sums(np.where(self._labels != IGNORE_INDEX, self._weights, 0))
         hashed = hashlib.blake2b(digest_size=16)
         for array in (self.lengths, self._tokens, self._labels, *([] if self._weights is None else [self._weights])):
-            hashed.update(np.ascontiguousarray(array))
+            hashed.update(np.ascontiguousarray(array).data)
         self.digest = hashed.hexdigest()
         self._ledger, self._totals = ledger.as_counts(), data.counts
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torchpipe.data.packing.plan import ConcatThenSplit, NextFit, PackPlan, Span, pack_planner, plan_packs
 from torchpipe.errors import ConfigError, DataError
 
-LENGTHS = st.lists(st.integers(0, 20), max_size=40)
+LENGTHS = st.lists(st.integers(0, 20), min_size=1, max_size=40).filter(any)
 
 
 def packs_of(plan: PackPlan) -> list[list[Span]]:
@@ -50,14 +50,13 @@ def test_concat_then_split_holds_every_token_once_in_order(lengths: list[int], c
 def test_a_streaming_planner_and_the_plan_of_all_lengths_agree(lengths: list[int]) -> None:
     for strategy, planner in (("next_fit", NextFit(20)), ("concat_then_split", ConcatThenSplit(20))):
         streamed = [pack for i, n in enumerate(lengths) for pack in planner.push(i, n)] + planner.flush()
-        assert packs_of(plan_packs(lengths, 20, strategy=strategy)) == streamed  # pyright: ignore[reportArgumentType]
+        assert packs_of(plan_packs(lengths, 20, strategy=strategy)) == streamed
 
 
 def test_a_plan_is_small_integers() -> None:
     plan = plan_packs([3, 2, 6], 6, strategy="next_fit")
     assert {a.dtype for a in (plan.sample, plan.start, plan.stop, plan.pack_offsets)} == {np.dtype(np.int64)}
     assert plan.pack_offsets.tolist() == [0, 2, 3]
-    assert len(plan_packs([], 6, strategy="next_fit")) == 0
 
 
 def test_a_sample_longer_than_a_pack_is_refused_with_the_remedies() -> None:
@@ -68,7 +67,17 @@ def test_a_sample_longer_than_a_pack_is_refused_with_the_remedies() -> None:
 
 
 def test_an_unknown_strategy_or_an_empty_pack_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'worst_fit' is unknown. There are 'next_fit', 'concat_then_split'"):
-        pack_planner("worst_fit", 6)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="'worst_fit' is unknown. .*'best_fit_decreasing'.* Did you mean 'first_fit'"):
+        pack_planner("worst_fit", 6)
     with pytest.raises(ConfigError, match="A pack of 0 tokens holds nothing"):
         pack_planner("next_fit", 0)
+
+
+def test_a_capped_next_fit_closes_a_pack_early_streamed_or_not() -> None:
+    streamed = NextFit(20, max_documents=2)
+    lengths = [1, 0, 2, 3, 4, 5]
+    packs = [pack for i, n in enumerate(lengths) for pack in streamed.push(i, n)] + streamed.flush()
+    assert packs == packs_of(plan_packs(lengths, 20, strategy="next_fit", max_documents=2))
+    assert [[span.sample for span in pack] for pack in packs] == [[0, 2], [3, 4], [5]]
+    by_media = plan_packs(lengths, 20, strategy="next_fit", cost=[1, 9, 1, 2, 0, 3], max_cost=3)
+    assert [[span.sample for span in pack] for pack in packs_of(by_media)] == [[0, 2], [3, 4], [5]]
