@@ -71,7 +71,8 @@ class SFTRecipe:
             "filter_fn": resolve(self.filter_fn) if isinstance(self.filter_fn, str) else self.filter_fn,
             "filter_kwargs": dict(self.filter_kwargs or {}),
             "message_transform": self.message_transform,
-            "model_transform": self.model_transform,
+            # With an overflow the tokenizer's own length decides nothing.
+            "model_transform": self.transform().whole_transform,
             "overflow": self.overflow,
         }
         untold: list[str] = []
