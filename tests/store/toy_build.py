@@ -14,6 +14,7 @@ from typing import Any
 
 from torchpipe.errors import DataError, NoFingerprint, SourceError
 from torchpipe.store.build import build_store
+from torchpipe.store.rows import RowSamples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class ToyRecipe:
         return ToyRows(self)
 
 
-class ToyRows:
+class ToyRows(RowSamples):
     def __init__(self, recipe: ToyRecipe) -> None:
         self.recipe = recipe
         self.name, self.num_rows, self.vocab_size = recipe.name, recipe.num_rows, recipe.vocab_size

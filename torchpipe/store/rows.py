@@ -1,12 +1,16 @@
 """What a store is built from: a recipe, whose key is known without reading a row, and the samples of its rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
 
+Made = Sequence[Mapping[str, Any]] | Reason
+"""What a row gives: its samples, or why there is none."""
 
-class RowSamples(Protocol):
+
+class RowSamples(ABC):
     """Rows of a source, and the samples that each of them gives.
 
     Attributes:
@@ -17,9 +21,10 @@ class RowSamples(Protocol):
 
     name: str
     num_rows: int
-    vocab_size: int | None
+    vocab_size: int | None = None
 
-    def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
+    @abstractmethod
+    def samples_of(self, row: int) -> Made:
         """The samples of a row, or why there is none.
 
         A sample has ``tokens``, and ``mask`` (True = not trained) or ``labels``, of equal length; where they weigh
@@ -29,15 +34,21 @@ class RowSamples(Protocol):
         Raises:
             Exception: the row can't be used; the error names it.
         """
-        ...
 
-    def check(self, num_stored: int, num_filtered: int) -> None:
+    def samples_of_rows(self, rows: range) -> list[Made]:
+        """What :meth:`samples_of` gives each of some rows, where that can be had faster for many at once.
+
+        Raises:
+            Exception: a row can't be used; the error need not name it, for the rows are then asked for one by one.
+        """
+        return [self.samples_of(row) for row in rows]
+
+    def check(self, num_stored: int, num_filtered: int) -> None:  # noqa: B027  # most have nothing to refuse
         """Refuses what is left of the rows, if it is too little.
 
         Raises:
             SourceError: a filter kept no row.
         """
-        ...
 
 
 @runtime_checkable

@@ -1,12 +1,11 @@
 """The recipe of a store whose rows become samples for supervised fine-tuning."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torchpipe._dotpath import resolve
 from torchpipe._fingerprint import fingerprint
-from torchpipe.data.ledger import Reason
 from torchpipe.data.overflow import Fitted, OverflowPolicy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
@@ -14,6 +13,7 @@ from torchpipe.errors import ConfigError, NoFingerprint
 from torchpipe.sources import Rows, Source, describe_source, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
+from torchpipe.store.rows import Made, RowSamples
 
 _SAMPLES_VERSION = "1"
 """Goes up where the same rows, settings and files give other samples than before."""
@@ -95,8 +95,8 @@ class SFTRecipe:
         return SFTRows(self)
 
 
-class SFTRows:
-    """Rows and their samples (a :class:`~torchpipe.store.rows.RowSamples`), made as SFTDataset makes them.
+class SFTRows(RowSamples):
+    """Rows and their samples, made as SFTDataset makes them.
 
     Attributes:
         name: what errors call the source.
@@ -115,7 +115,7 @@ class SFTRows:
         self.num_rows = len(self._rows)
         self.vocab_size = vocab_size_of(recipe.model_transform)
 
-    def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
+    def samples_of(self, row: int) -> Made:
         """The samples of a row, without the labels that follow from tokens and mask; or why there is none."""
         if self._filter is not None and not self._filter.keeps(self._rows[row], row, self.name):
             return "filtered"

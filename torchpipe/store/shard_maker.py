@@ -1,7 +1,7 @@
 """Makes the shards of a store from its rows, one after the other."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Any
 from torchpipe.errors import StoreError
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.manifest import shard_folder
-from torchpipe.store.rows import RowSamples, StoreRecipe
+from torchpipe.store.rows import Made, RowSamples, StoreRecipe
 from torchpipe.store.shard import write_shard
 from torchpipe.store.shard_data import ShardData
 
-_ROWS_BETWEEN_REPORTS = 256
+_ROWS_AT_ONCE = 256
 
 
 @dataclass(kw_only=True)
@@ -63,18 +63,25 @@ class ShardMaker:
         """
         rows = self.rows_of(shard)
         flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size)
-        samples_of = self.rows.samples_of
-        since = 0
-        for row in rows:
-            self.row = row
-            flat.add_row(row, samples_of(row))
-            since += 1
-            if since == _ROWS_BETWEEN_REPORTS:
-                advance(since)
-                since = 0
-        advance(since)
+        for start in range(rows.start, rows.stop, _ROWS_AT_ONCE):
+            some = range(start, min(start + _ROWS_AT_ONCE, rows.stop))
+            for row, made in zip(some, self._made(some), strict=True):
+                self.row = row
+                flat.add_row(row, made)
+            advance(len(some))
         self.row = None
         return flat.finished(first_row=rows.start, num_rows=len(rows))
+
+    def _made(self, rows: range) -> Iterable[Made]:
+        try:
+            return self.rows.samples_of_rows(rows)
+        except Exception:
+            return self._one_by_one(rows)  # which meets the error again, and says at which row
+
+    def _one_by_one(self, rows: range) -> Iterator[Made]:
+        for row in rows:
+            self.row = row
+            yield self.rows.samples_of(row)
 
     def error_of(self, row: int | None, sent: bytes) -> Exception:
         """The error that another process met, with the traceback of this one where the row can be tried again.
