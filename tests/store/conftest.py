@@ -1,4 +1,4 @@
-"""What the tests of building share."""
+"""Stores of a few lines, stores that other processes build, and folders on small disks."""
 
 import hashlib
 import json
@@ -6,14 +6,118 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from torchpipe.store import ShardData, TokenStore, publish_store, shard_folder, write_shard
+from torchpipe.store.publishing import publish_json
+
 SCRIPT = Path(__file__).with_name("toy_build.py")
+
+Samples = Sequence[dict[str, Any]]
+"""Each with ``tokens``, ``labels`` and, in all or none, ``loss_weights``: lists."""
+
+
+def _shard_data(samples: Samples, *, first_row: int = 0, **options: Any) -> ShardData:
+    def flat(name: str, dtype: Any) -> np.ndarray:
+        return np.array([value for sample in samples for value in sample[name]], dtype)
+
+    weighted = any("loss_weights" in sample for sample in samples)
+    defaults = {
+        "tokens": flat("tokens", np.int64),
+        "labels": flat("labels", np.int64),
+        "lengths": np.array([len(sample["tokens"]) for sample in samples], np.int64),
+        "rows": first_row + np.arange(len(samples)),
+        "first_row": first_row,
+        "num_rows": len(samples),
+        "loss_weights": flat("loss_weights", np.float32) if weighted else None,
+    }
+    return ShardData(**(defaults | options))
+
+
+@pytest.fixture
+def shard_data() -> Callable[..., ShardData]:
+    """What a shard of some samples is written from: one row a sample, options in place of what follows from them."""
+    return _shard_data
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a store whose shards hold the given samples; returns its folder."""
+
+    def make(*shards: Samples, name: str = "a" * 32, **options: Any) -> Path:
+        folder = tmp_path / "store" / name
+        publish_json(folder / "key.json", {"source": "chats.json", "tokenizer": "bytes"})
+        row = 0
+        for number, samples in enumerate(shards):
+            write_shard(shard_folder(folder, number), _shard_data(samples, first_row=row, **options))
+            row += len(samples)
+        publish_store(folder, num_shards=len(shards), ledger={"filtered": 2})
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def chats() -> Callable[..., list[dict[str, Any]]]:
+    """Random samples whose labels are their next tokens, or -100; the last of each is -100."""
+
+    def make(num_samples: int, *, seed: int = 0, longest: int = 50, vocab_size: int = 1000) -> list[dict[str, Any]]:
+        rng = np.random.default_rng(seed)
+        samples = []
+        for _ in range(num_samples):
+            tokens = rng.integers(0, vocab_size, rng.integers(0, longest + 1))
+            labels = np.where(rng.random(len(tokens)) < 0.6, np.roll(tokens, -1), -100)
+            labels[-1:] = -100
+            samples.append({"tokens": tokens.tolist(), "labels": labels.tolist()})
+        return samples
+
+    return make
+
+
+@pytest.fixture
+def read_all() -> Callable[[TokenStore], list[dict[str, list]]]:
+    """All samples of a store, as lists."""
+
+    def read(store: TokenStore) -> list[dict[str, list]]:
+        return [{name: array.tolist() for name, array in store.sample(k).items()} for k in range(len(store))]
+
+    return read
+
+
+@pytest.fixture
+def on_small_disk(tmp_path: Path) -> Callable[..., str]:
+    """Runs Python code in a process that has a small file system of its own at ``folder``; returns what it printed.
+
+    The code's first lines come before the file system is made read-only, where that is asked for.
+    """
+
+    def run(code: str, *, size: str = "1m", then_read_only: str = "") -> str:
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        script = tmp_path / "script.py"
+        head = f"import json, numpy as np\nfrom pathlib import Path\nfolder = Path({str(folder)!r})\n"
+        script.write_text(head + code)
+        lines = [f"mount -t tmpfs -o size={size} tmpfs '{folder}'", f"'{sys.executable}' '{script}'"]
+        if then_read_only:
+            second = tmp_path / "second.py"
+            second.write_text(head + then_read_only)
+            lines += [f"mount -o remount,ro '{folder}'", f"'{sys.executable}' '{second}'"]
+        # The mount is the process's own and ends with it. Who isn't root becomes root of a user namespace.
+        as_root = [] if os.getuid() == 0 else ["--map-root-user"]
+        words = ["unshare", "--mount", *as_root, "sh", "-c", " && ".join(lines)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        if "mount" in done.stderr or "unshare" in done.stderr:
+            pytest.fail(f"This machine doesn't let a test mount a small file system (unshare, tmpfs): {done.stderr}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

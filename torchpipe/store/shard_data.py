@@ -193,3 +193,6 @@ class ShardData:
         left_out = self.left_out[:, 0]
         if len(left_out) and (left_out.min() < self.first_row or left_out.max() >= stop):
             raise StoreError(f"A shard of the rows {self.first_row} to {stop - 1} leaves out others.")
+        both = np.intersect1d(left_out, rows)
+        if len(both):
+            raise StoreError(f"Row {both[0]} has samples and is left out.")
