@@ -131,7 +131,7 @@ def _prune(stores: Path, options: argparse.Namespace) -> int:
 
 
 def _find(stores: Path, name: str) -> StoreEntry:
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return entry_of(Path(name))
     entries = list_stores(stores)
     found = [entry for entry in entries if entry.folder.name.startswith(name)]
