@@ -27,6 +27,7 @@ HEAVY = (
         "torchpipe",
         "torchpipe.data",
         "torchpipe.config",
+        "torchpipe.store",
         "torchpipe.tokenizers",
         "torchpipe.tokenizers.jinja",
         "torchpipe.datasets",

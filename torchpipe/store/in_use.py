@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from torchpipe.store.manifest import MANIFEST_JSON
 
 
@@ -37,6 +35,9 @@ def hold(owner: object, manifest: Path) -> None:
 @contextmanager
 def claimed(folder: Path) -> Iterator[bool]:
     """True where nobody builds or reads the store in a folder; nobody begins to build it until the end either."""
+    # Imported here: it is what opening a store would mostly wait for.
+    from filelock import FileLock, Timeout
+
     lock = FileLock(lock_file(folder))
     try:
         lock.acquire(timeout=0)
