@@ -46,18 +46,28 @@ def shard_data() -> Callable[..., ShardData]:
     return _shard_data
 
 
-@pytest.fixture
-def make_store(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a store whose shards hold the given samples; returns its folder."""
+@pytest.fixture(scope="session")
+def write_store() -> Callable[..., None]:
+    """Writes a store whose shards hold the given samples into a folder."""
 
-    def make(*shards: Samples, name: str = "a" * 32, **options: Any) -> Path:
-        folder = tmp_path / "store" / name
+    def write(folder: Path, *shards: Samples, **options: Any) -> None:
         publish_json(folder / "key.json", {"source": "chats.json", "tokenizer": "bytes"})
         row = 0
         for number, samples in enumerate(shards):
             write_shard(shard_folder(folder, number), _shard_data(samples, first_row=row, **options))
             row += len(samples)
         publish_store(folder, num_shards=len(shards), ledger={"filtered": 2})
+
+    return write
+
+
+@pytest.fixture
+def make_store(tmp_path: Path, write_store: Callable[..., None]) -> Callable[..., Path]:
+    """As ``write_store``, in a folder of the test's own under its ``store``; returns it."""
+
+    def make(*shards: Samples, name: str = "a" * 32, **options: Any) -> Path:
+        folder = tmp_path / "store" / name
+        write_store(folder, *shards, **options)
         return folder
 
     return make

@@ -32,13 +32,19 @@ JSON = [name for name in FILES if name.endswith("json")]
 ARRAYS = [name for name in FILES if name.endswith("npy")]
 
 
-@pytest.fixture
-def folder(make_store: Make) -> Path:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, write_store: Callable[..., None]) -> Path:
     """A store that has each kind of file."""
-    folder = make_store(WEIGHTED, CONTINUED, EXPLICIT)
-    shards = {"shards/" + path.parent.name + "/" + path.name for path in folder.glob("shards/0000?/*")}
-    assert {name.rpartition("/")[2] for name in shards} <= {name.rpartition("/")[2] for name in FILES}
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    write_store(folder, WEIGHTED, CONTINUED, EXPLICIT)
+    assert {path.name for path in folder.glob("shards/*/*")} == {Path(name).name for name in FILES if "shards" in name}
     return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(whole, tmp_path / "store"))
 
 
 def flip(file: Path, at: int, bit: int = 3) -> None:

@@ -129,7 +129,7 @@ print(list((folder / "shards").iterdir()))
 def test_more_shards_than_the_process_may_open_files_are_read(
     make_store: Callable[..., Path], chats: Callable[..., list]
 ) -> None:
-    parts = [chats(3, seed=seed) for seed in range(60)]
+    parts = [chats(3, seed=seed) for seed in range(30)]
     folder = make_store(*parts)
     code = f"""
 import resource, sys

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,10 +21,18 @@ from torchpipe.store.sealed_json import read_sealed, sealed
 Make = Callable[..., Path]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, write_store: Callable[..., None]) -> Path:
+    """A store, to be copied."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    write_store(folder, [{"tokens": [1, 2, 3], "labels": [2, -100, -100]}] * 9)
+    return folder
+
+
 @pytest.fixture
-def stores(make_store: Make, chats: Callable[..., list]) -> Path:
+def stores(whole: Path, tmp_path: Path) -> Path:
     """Four stores, last used in the order d, c, b, a: whole, damaged, unfinished, of another format."""
-    folders = {letter: make_store(chats(9), name=letter * 32) for letter in "abcd"}
+    folders = {letter: Path(shutil.copytree(whole, tmp_path / "store" / (letter * 32))) for letter in "abcd"}
     tokens = folders["b"] / "shards/00000/tokens.npy"
     tokens.write_bytes(tokens.read_bytes()[:-1] + b"\xff")
     (folders["c"] / "manifest.json").unlink()

@@ -44,7 +44,7 @@ KINDS = st.sampled_from(["plain", "continued", "explicit", "weighted"])
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_spans_are_gathered_as_they_were_written(
     data: st.DataObject, make_store: Make, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
