@@ -18,7 +18,7 @@ from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import partial, partialmethod
+from functools import cached_property, partial, partialmethod
 from operator import attrgetter, itemgetter, methodcaller
 from pathlib import PurePath
 from typing import Any, cast
@@ -50,6 +50,7 @@ _HELD: dict[Any, Callable[[Any], Any]] = {
     types.UnionType: lambda value: value.__args__,
     staticmethod: lambda value: value.__func__,
     classmethod: lambda value: value.__func__,
+    cached_property: lambda value: value.func,
     property: lambda value: (value.fget, value.fset, value.fdel),
     deque: lambda value: (list(value), value.maxlen),
     OrderedDict: dict,
@@ -322,6 +323,7 @@ class Writer:
         for base in type(value).__mro__:
             state |= {name: getattr(value, name) for name in slots_of(base) if hasattr(value, name)}
             left_out.update(vars(base).get("_unfingerprinted", ()))
+            left_out.update(name for name, held in vars(base).items() if isinstance(held, cached_property))
         return {name: held for name, held in state.items() if name not in left_out}
 
     def _of_torch(self, value: Any) -> None:

@@ -1,6 +1,6 @@
 """What packs are made of: samples of a store or in memory, and the plan of which share a row."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -8,18 +8,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchpipe._fingerprint import fingerprint
 from torchpipe._progress import track
-from torchpipe._suggest import listed
-from torchpipe.data.ledger import Reason, SampleCounts
+from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_planner, plan_packs
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.sft import SFTDataset
-from torchpipe.errors import ColumnError, ConfigError, DataError, NoFingerprint, located
+from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
 from torchpipe.store.build import build_store, find_store
+from torchpipe.store.dataset_recipe import DatasetRecipe
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
@@ -105,78 +104,6 @@ class PackedSamples:
         return np.add.reduceat(values, self.plan.pack_offsets[:-1]) if len(self.plan) else values[:0]
 
 
-class DatasetRows:
-    """The rows of a data set of the user's own (a :class:`~torchpipe.store.rows.RowSamples`): its items are samples.
-
-    Args:
-        dataset: has ``__len__`` and ``__getitem__``. One with ``fitted`` gives several samples a row, or none.
-
-    Attributes:
-        name: what errors call it.
-        num_rows: its length.
-        vocab_size: None, for it is not known.
-    """
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-        self.name = str(getattr(dataset, "name", type(dataset).__name__))
-        self.num_rows = len(dataset)
-        self.vocab_size: int | None = None
-
-    def samples_of(self, row: int) -> Sequence[Mapping[str, Any]] | Reason:
-        """The samples of a row, or why there is none."""
-        fitted: Any = getattr(self._dataset, "fitted", None)
-        if fitted is not None:
-            made = fitted(row)
-            return made.samples if made.left_out is None else made.left_out
-        sample = self._dataset[row]
-        for key in ("tokens", "labels"):
-            if not isinstance(sample, Mapping) or key not in sample:
-                held = listed(sample) if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
-                raise ColumnError(
-                    f"Sample {row} has no {key!r}; it has {held}. A packed sample needs tokens and labels."
-                )
-        return [sample]
-
-    def check(self, num_stored: int, num_filtered: int) -> None:
-        """Nothing is refused."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DatasetRecipe:
-    """A store of a data set that has a ``fingerprint()`` (a :class:`~torchpipe.store.rows.StoreRecipe`)."""
-
-    dataset: Any
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return str(getattr(self.dataset, "name", type(self.dataset).__name__))
-
-    def key_fields(self) -> dict[str, str]:
-        """Its fingerprint.
-
-        Raises:
-            NoFingerprint: it has none.
-        """
-        return {"kind": "data set", "source": self.name, "dataset": fingerprint(self.dataset)}
-
-    @property
-    def is_told_apart(self) -> bool:
-        """Whether it says by a ``fingerprint()`` what it holds."""
-        if not callable(getattr(self.dataset, "fingerprint", None)):
-            return False
-        try:
-            self.key_fields()
-        except NoFingerprint:
-            return False  # such as that of joined data sets of which one has none
-        return True
-
-    def open(self) -> DatasetRows:
-        """Its rows."""
-        return DatasetRows(self.dataset)
-
-
 def samples_to_pack(
     ds: RandomAccessDataSource[Any] | StoreRecipe | TokenStore,
     capacity: int,
@@ -195,24 +122,25 @@ def samples_to_pack(
     """
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
-    recipe = _recipe_of(ds, wants_store=cache_dir is not None)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
+    recipe = None if isinstance(ds, TokenStore) else _recipe_of(ds)
     store = ds if isinstance(ds, TokenStore) else None
-    if recipe is not None:
+    if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone
-        store = find_store(recipe, cache_dir=cache_dir) if is_look else None
-        if not is_look:
-            store = build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
+        find = find_store if is_look else partial(build_store, num_proc=num_proc)
+        store = find(recipe, cache_dir=cache_dir)
     if store is not None:
         name = str(store.path) if recipe is None else recipe.name
         samples, counts, num_rows, num_read = store, sample_counts(store), store.num_rows, store.num_rows
     else:
-        rows = DatasetRows(ds) if recipe is None else recipe.open()
+        assert recipe is not None
+        rows = recipe.open()
         planner = pack_planner(capacity=capacity, **options) if reads_first_alone else None
         samples, num_read = _read(rows, planner, limit or 0)
         name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
-        counts.filtered_rows += getattr(ds, "num_filtered", 0) if recipe is None else 0
+    if isinstance(recipe, DatasetRecipe):
+        counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
     whole = _planned(samples, capacity, options, name)
     plan = whole if limit is None else whole.head(limit)
     packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=partial(_origin, ds, recipe))
@@ -222,18 +150,30 @@ def samples_to_pack(
     return packed, is_cut
 
 
-def _recipe_of(ds: Any, *, wants_store: bool) -> StoreRecipe | None:
-    """How the store of a data set's samples comes about; None where they are to be held in memory."""
+def _recipe_of(ds: Any) -> StoreRecipe:
+    """How the samples of a data set come about."""
     if isinstance(ds, SFTDataset):
         return ds.recipe
     if isinstance(ds, StoreRecipe):
         return ds
-    if isinstance(ds, TokenStore):
-        return None
-    if not isinstance(ds, RandomAccessDataSource):
-        raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
-    recipe = DatasetRecipe(dataset=ds)
-    return recipe if wants_store or recipe.is_told_apart else None
+    if isinstance(ds, RandomAccessDataSource):
+        return DatasetRecipe(dataset=ds)
+    raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
+
+
+def _is_stored(recipe: StoreRecipe, *, wants_store: bool) -> bool:
+    """Whether samples belong in a store. Those of a data set of the user's own do if it says by a ``fingerprint()``
+    what it holds; the others are held in memory.
+    """
+    if wants_store or not isinstance(recipe, DatasetRecipe):
+        return True
+    if not callable(getattr(recipe.dataset, "fingerprint", None)):
+        return False
+    try:
+        recipe.key_fields()
+    except NoFingerprint:
+        return False  # such as that of joined data sets of which one has none
+    return True
 
 
 def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:

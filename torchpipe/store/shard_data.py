@@ -154,13 +154,6 @@ class ShardData:
         ends = np.where(self.lengths > 0, self.last_labels, IGNORE_INDEX)
         return ends if (ends != IGNORE_INDEX).any() else None
 
-    def _counts(self, flags: np.ndarray) -> np.ndarray:
-        """How many of each sample's flags are set: uint32 [s]. No array of 8 bytes a token is made for it."""
-        before = np.zeros(len(flags) + 1, np.uint32)
-        np.cumsum(flags, dtype=np.uint32, out=before[1:])
-        ends = np.cumsum(self.lengths, dtype=np.int64)
-        return before[ends] - before[ends - self.lengths]
-
     def _sums(self, values: np.ndarray) -> np.ndarray:
         """The sum of the values of each sample's tokens: float64 [s], added in order."""
         num_samples = len(self.lengths)

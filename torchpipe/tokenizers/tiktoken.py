@@ -46,15 +46,10 @@ class TikTokenBackend:
         self.control_tokens: dict[str, int] = {}
         content = read_bytes(path, "tokenizer file", "Give the path of a rank file.")
         self._content = content_hash(content)
-        ranks = _ranks(path, content)
-        self.num_tokens = len(ranks)
-        self._missing = frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
-        try:
-            self._encoding: tiktoken.Encoding = tiktoken.Encoding(
-                self.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
-            )
-        except ValueError as error:
-            raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
+        self._mergeable = _checked_ranks(path, content)
+        self.num_tokens = len(self._mergeable)
+        self._missing = frozenset(byte for byte in range(256) if base64.b64encode(bytes([byte])) not in self._mergeable)
+        _check_pattern(pattern)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(TikTokenBackend, normalization=self._normalization), (self.name, self._pattern)
