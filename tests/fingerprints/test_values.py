@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchpipe._fingerprint import fingerprint
-from torchpipe.data import PromptTemplate, ShareGPTToMessages
+from torchpipe.data import PromptTemplate, Role, ShareGPTToMessages
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import NoFingerprint
 
@@ -31,13 +31,14 @@ class Color(Enum):
     GREEN = 2
 
 
+SORTED: Any = sorted
 DIFFERENT: list[Any] = [
     None, True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, math.inf, 1j, "", "1", "\ud800", b"", b"1", ...,
     [], [1], [True], [1.0], ["1"], [[1]], [1, 1], [[], 1], (), (1,), ((1,),), {}, {"a": 1}, {"a": "1"}, {1: "a"},
     {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": {"b": 2}}, set(), {1}, {1, 2}, {"1"}, {(1,)},
     range(3), range(1, 3), slice(3), Path("a"), Path("b"), Color.RED, Color.GREEN, date(2024, 1, 1), Decimal("1"),
-    re.compile("a"), re.compile("a", re.I), re.compile(b"a"), partial(len), partial(sorted, key=len),
-    partial(sorted, key=str), itemgetter(1), itemgetter(2), itemgetter("1"), len, max, str.upper, str.lower, "a".upper,
+    re.compile("a"), re.compile("a", re.I), re.compile(b"a"), partial(len), partial(SORTED, key=len),
+    partial(SORTED, key=str), itemgetter(1), itemgetter(2), itemgetter("1"), len, max, str.upper, str.lower, "a".upper,
     "b".upper, str, int, list, np.array([1, 2]), np.array([1, 3]), np.array([1, 2], np.int32), np.array([[1, 2]]),
     np.array(["a"]), np.array([None], object), np.array([1], object), np.float32(1), np.dtype("int32"),
     torch.tensor([1]), torch.tensor([1.0]), torch.tensor([[1.0]]), torch.tensor([1.0], dtype=torch.bfloat16),
@@ -75,7 +76,7 @@ def test_an_array_counts_by_what_it_holds_however_it_lies_in_memory() -> None:
 
 
 def test_options_in_another_order_change_nothing_in_our_objects() -> None:
-    table = {"user": ("a", "b"), "assistant": ("c", "d")}
+    table: dict[Role, tuple[str, str]] = {"user": ("a", "b"), "assistant": ("c", "d")}
     assert fingerprint(PromptTemplate(table)) == fingerprint(PromptTemplate(dict(reversed(table.items()))))
     columns = {"conversations": "a", "tools": "b"}
     one, other = (ShareGPTToMessages(column_map=dict(each)) for each in (columns.items(), reversed(columns.items())))

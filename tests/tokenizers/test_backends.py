@@ -1,12 +1,15 @@
 """Both back ends on the files that real packages carry."""
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import SourceError, TokenizerError
-from torchpipe.tokenizers import LLAMA3, HuggingFaceBackend, TikTokenBackend
+from torchpipe.models.qwen2 import qwen2_tokenizer
+from torchpipe.tokenizers import GPT2_PATTERN, LLAMA3, HuggingFaceBackend, TikTokenBackend
 
 TEXTS = [
     "",
@@ -85,3 +88,45 @@ def test_a_model_that_maps_text_to_a_control_token_is_refused(tmp_path: Path) ->
     tokenizer.save(str(file))
     with pytest.raises(TokenizerError, match="'<end>' is encoded as a control token"):
         HuggingFaceBackend(file)
+
+
+@pytest.mark.parametrize("form", ["tiktoken_small.model", "tiny_bpe_tokenizer.json"])
+def test_the_encoder_is_built_at_the_first_text_from_the_file_that_was_opened(
+    shared_data: Path, tmp_path: Path, form: str
+) -> None:
+    """What a run asks for before its first row (ids, sizes, fingerprint) needs no encoder."""
+    file = tmp_path / form
+    content = (shared_data / "tokenizers" / "torchtune" / form).read_bytes()
+    file.write_bytes(content)
+    tokenizer = qwen2_tokenizer(str(file))
+    backend = tokenizer.backend
+    built = {"_built", "_tokenizer", "_encoder"}
+    told = (tokenizer.special_tokens, tokenizer.pad_id, tokenizer.eos_id, tokenizer.vocab_size, fingerprint(tokenizer))
+    assert built.isdisjoint(vars(backend))
+    assert built.isdisjoint(vars(tokenizer))
+    assert backend.decode(backend.encode("Hello world")) == "Hello world"
+    again = qwen2_tokenizer(str(file))
+    assert told[-1] == fingerprint(tokenizer) == fingerprint(again)
+    file.write_bytes(content + b"\n")
+    assert tokenizer.backend.encode("a b")
+    with pytest.raises(
+        TokenizerError, match=rf"The tokenizer file .*{re.escape(form)} has changed since it was opened"
+    ):
+        again.encode("a b")
+
+
+def test_a_rank_that_stands_twice_is_refused_before_the_first_text_is_encoded(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    lines = (shared_data / "tokenizers" / "torchtune" / "tiktoken_small.model").read_bytes().splitlines(keepends=True)
+    file = tmp_path / "twice.model"
+    file.write_bytes(b"".join([*lines[:500], lines[499].replace(b" 499", b" 500"), *lines[501:]]))
+    backend = TikTokenBackend(file, GPT2_PATTERN)
+    with pytest.raises(TokenizerError, match="holds 1999 ranks that don't run from 0 without a gap"):
+        backend.encode("a")
+    file.write_bytes(b"".join([*lines[:500], b"!!!! 500\n", *lines[501:]]))
+    with pytest.raises(TokenizerError, match="line 501 is not `base64 rank`"):
+        TikTokenBackend(file, GPT2_PATTERN)
+    file.write_bytes(b"".join([*lines[:500], *lines[501:]]))
+    with pytest.raises(TokenizerError, match="holds 1999 ranks that don't run from 0 without a gap"):
+        TikTokenBackend(file, GPT2_PATTERN)

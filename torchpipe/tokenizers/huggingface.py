@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +12,7 @@ from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.backend import PrefixScheme, check_bytes, check_encodable, piece_bytes
 from torchpipe.tokenizers.byte_level import BYTE_OF, byte_alphabet
 from torchpipe.tokenizers.control_matcher import TokenFlags
-from torchpipe.tokenizers.reading import read_bytes
+from torchpipe.tokenizers.reading import read_again, read_bytes
 
 if TYPE_CHECKING:
     import tokenizers
@@ -36,7 +37,7 @@ class HuggingFaceBackend:
         TokenizerError: the file is not a ``tokenizer.json``, or its model still maps the text of a control token to it.
     """
 
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_tokenizer", "_without_prefix", "_bytes_of"})
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_bytes_of"})
     _libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
 
     def __init__(self, path: str | Path) -> None:
@@ -52,13 +53,27 @@ class HuggingFaceBackend:
         self.special_ids = frozenset(token["id"] for token in added if token.get("special"))
         self.flags = {token["content"]: TokenFlags.of(token) for token in added}
         self.prefix_scheme = _prefix_scheme(spec)
-        self._tokenizer = _load(self.name, spec, self.control_tokens)
-        self._missing = _missing_bytes(spec)
-        self._without_prefix: tokenizers.Tokenizer | None = None
         self._bytes_of = _spelling(spec)
         # Ids, not a count: a vocabulary may have holes where control tokens stood.
-        self.num_tokens = 1 + max(self._tokenizer.get_vocab(with_added_tokens=False).values(), default=-1)
-        self._refuse_forgeable()
+        vocabulary = _ids_of(self.name, spec["model"], self.control_tokens)
+        self.num_tokens = 1 + max(vocabulary, default=-1)
+        self._missing = _missing_bytes(spec)
+        if not set(self.control_tokens.values()).isdisjoint(vocabulary):
+            _ = self._tokenizer  # a text may be encoded as one of them, which building the encoder refuses
+
+    @cached_property
+    def _tokenizer(self) -> "tokenizers.Tokenizer":
+        """The library's encoder, which takes most of a second to build, when it is first asked for."""
+        tokenizer = _load(self.name, self._spec(), self.control_tokens)
+        _refuse_forgeable(self.name, tokenizer, self.control_tokens)
+        return tokenizer
+
+    @cached_property
+    def _without_prefix(self) -> "tokenizers.Tokenizer":
+        return _load(self.name, _drop_prefix(self._spec()), self.control_tokens)
+
+    def _spec(self) -> dict[str, Any]:
+        return _parsed(self.name, read_again(self.name, "tokenizer file", self._content))
 
     def __reduce__(self) -> "tuple[type[HuggingFaceBackend], tuple[str]]":
         return HuggingFaceBackend, (self.name,)
@@ -77,9 +92,6 @@ class HuggingFaceBackend:
         if self.prefix_scheme == "never":
             return self.encode(text)
         self._check(text)
-        if self._without_prefix is None:
-            spec = _parsed(self.name, _read(self.name))
-            self._without_prefix = _load(self.name, _drop_prefix(spec), self.control_tokens)
         return self._without_prefix.encode(text, add_special_tokens=False).ids
 
     def _check(self, text: str) -> None:
@@ -94,21 +106,12 @@ class HuggingFaceBackend:
 
     def token_id(self, text: str) -> int | None:
         """Id of a control token or of a piece of the vocabulary; None where the file has no such one."""
-        return self.control_tokens.get(text, self._tokenizer.token_to_id(text))
+        return self.control_tokens[text] if text in self.control_tokens else self._tokenizer.token_to_id(text)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """The bytes of one ordinary token; None for control tokens, and for a model whose pieces don't tell."""
         piece = self._tokenizer.id_to_token(token_id) if 0 <= token_id < self.num_tokens else None
         return None if piece is None or piece in self.control_tokens else self._bytes_of(piece)
-
-    def _refuse_forgeable(self) -> None:
-        control_ids = set(self.control_tokens.values())
-        for content in self.control_tokens:
-            if not control_ids.isdisjoint(self._tokenizer.encode(content, add_special_tokens=False).ids):
-                raise TokenizerError(
-                    f"{self.name}: the text {content!r} is encoded as a control token even without the file's list of "
-                    "added tokens, so a user's text could forge it. Use a tokenizer file whose model does not hold it."
-                )
 
 
 def parse_added_tokens(tokens: Any, path: str) -> dict[str, int]:
@@ -161,6 +164,28 @@ def _load(name: str, spec: dict[str, Any], control_tokens: dict[str, int]) -> "t
         raise TokenizerError(f"{name} can't be loaded as a tokenizer: {error}") from error
 
 
+def _refuse_forgeable(name: str, tokenizer: "tokenizers.Tokenizer", control_tokens: Mapping[str, int]) -> None:
+    control_ids = set(control_tokens.values())
+    for content in control_tokens:
+        if not control_ids.isdisjoint(tokenizer.encode(content, add_special_tokens=False).ids):
+            raise TokenizerError(
+                f"{name}: the text {content!r} is encoded as a control token even without the file's list of added "
+                "tokens, so a user's text could forge it. Use a tokenizer file whose model does not hold it."
+            )
+
+
+def _ids_of(name: str, model: dict[str, Any], control_tokens: Mapping[str, int]) -> Collection[int]:
+    """The ids of the vocabulary, without the control tokens that are taken out of it."""
+    model = dict(model)
+    _forget_unreachable_pieces(name, model, control_tokens)
+    vocab = model.get("vocab")
+    if isinstance(vocab, list) and model.get("type", "Unigram") == "Unigram":  # a piece's place is its id
+        return range(len(vocab))
+    if not isinstance(vocab, dict) or not all(type(token_id) is int for token_id in vocab.values()):
+        raise TokenizerError(f"{name} can't be loaded as a tokenizer: its model has no vocabulary of pieces and ids")
+    return vocab.values()
+
+
 def _made_by_merges(name: str, model: dict[str, Any]) -> set[str]:
     """Pieces that a byte-pair encoder puts together from smaller ones."""
     merges = model.get("merges", ()) if model.get("type") == "BPE" else ()
@@ -170,13 +195,13 @@ def _made_by_merges(name: str, model: dict[str, Any]) -> set[str]:
         raise TokenizerError(f"{name} can't be loaded as a tokenizer: its merges are no pairs of texts") from error
 
 
-def _forget_unreachable_pieces(name: str, model: dict[str, Any], control_tokens: dict[str, int]) -> None:
+def _forget_unreachable_pieces(name: str, model: dict[str, Any], control_tokens: Mapping[str, int]) -> None:
     """Takes control tokens out of a byte-pair vocabulary that lists them too.
 
     No merge makes them; only a match of a whole word could.
     """
     vocab = model.get("vocab")
-    if model.get("type") == "BPE" and isinstance(vocab, dict):
+    if model.get("type") == "BPE" and isinstance(vocab, dict) and not vocab.keys().isdisjoint(control_tokens):
         made = _made_by_merges(name, model)
         model["vocab"] = {
             piece: token_id

@@ -1,7 +1,8 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args, overload
+from functools import cached_property
+from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.cuts import stop_beyond, stop_ids
 from torchpipe.data.loss_weights import are_weighted, token_weights
@@ -17,6 +18,7 @@ from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
+from torchpipe.tokenizers.joined_text import as_text
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render
 from torchpipe.tokenizers.token_mask import tokens_and_mask
@@ -56,8 +58,6 @@ class ChatFormatTokenizer(Vocabulary):
             control token that the format writes itself.
     """
 
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_encoder"})
-
     def __init__(
         self,
         backend: Backend,
@@ -85,13 +85,18 @@ class ChatFormatTokenizer(Vocabulary):
                 f"train_on reasoning is False, and the {chat_format.name} format writes no reasoning apart from the "
                 "text. Leave it out, or use the model's chat template."
             )
-        self._encoder = FormatEncoder(chat_format, backend.encode, self.special_tokens)
+        unencoded = FormatEncoder(chat_format, as_text, self.special_tokens)  # it finds control tokens that are missing
         if self.prompt_template is not None:
-            _refuse_control_tokens(self.prompt_template, self._encoder)
-        self.eos_id = self._encoder.control_id(chat_format.eos)
-        self.bos_id = None if chat_format.bos is None else self._encoder.control_id(chat_format.bos)
-        self.pad_id = self._encoder.control_id(chat_format.pad)
-        self.stop_tokens = [self._encoder.control_id(control) for control in chat_format.stop]
+            _refuse_control_tokens(self.prompt_template, unencoded)
+        self.eos_id = unencoded.control_id(chat_format.eos)
+        self.bos_id = None if chat_format.bos is None else unencoded.control_id(chat_format.bos)
+        self.pad_id = unencoded.control_id(chat_format.pad)
+        self.stop_tokens = [unencoded.control_id(control) for control in chat_format.stop]
+
+    @cached_property
+    def _encoder(self) -> FormatEncoder:
+        """The format in this tokenizer's ids. Its texts are encoded when the first conversation is."""
+        return FormatEncoder(self.chat_format, self.backend.encode, self.special_tokens)
 
     @overload
     def tokenize_messages(

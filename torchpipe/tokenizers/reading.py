@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from torchpipe._fingerprint import content_hash
 from torchpipe.errors import ConfigError, SourceError, TokenizerError
 
 
@@ -26,6 +27,19 @@ def read_bytes(path: Any, what: str, then: str, *, size: int = -1) -> bytes:
         raise SourceError(f"Can't read the {what} {path}: {error.strerror}. {then}") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"The path of the {what} is {path!r}, which is no path: {error}. {then}") from error
+
+
+def read_again(path: Any, what: str, content: str) -> bytes:
+    """The bytes of a file that was read before, when ``content`` was their hash.
+
+    Raises:
+        TokenizerError: they are others now.
+        SourceError: it can't be read any more.
+    """
+    again = read_bytes(path, what, "It was there before.")
+    if content_hash(again) != content:
+        raise TokenizerError(f"The {what} {path} has changed since it was opened. Start the run again.")
+    return again
 
 
 def read_text(path: Any, what: str, then: str) -> str:

@@ -11,7 +11,7 @@ from torchpipe._fingerprint import content_hash
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.control_tokens import TEKKEN_CONTROL_TOKENS
 from torchpipe.tokenizers.reading import read_bytes
-from torchpipe.tokenizers.tiktoken import TikTokenBackend
+from torchpipe.tokenizers.tiktoken import TikTokenBackend, encoding_of, missing_bytes
 
 
 class TekkenBackend(TikTokenBackend):
@@ -27,8 +27,6 @@ class TekkenBackend(TikTokenBackend):
     """
 
     def __init__(self, path: str | Path) -> None:
-        import tiktoken
-
         content = read_bytes(path, "tokenizer file", "Give the path of a tekken.json.")
         self._content = content_hash(content)
         spec = _read_spec(path, content)
@@ -40,8 +38,7 @@ class TekkenBackend(TikTokenBackend):
         self._num_control: int = config["default_num_special_tokens"]
         self.control_tokens = _control_tokens(self.name, spec, self._num_control)
         ranks = _ranks(self.name, spec["vocab"], self._num_control, self.num_tokens)
-        self._missing = frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
-        self._encoding = tiktoken.Encoding(self.name, pat_str=self._pattern, mergeable_ranks=ranks, special_tokens={})
+        self._built = encoding_of(self.name, self._pattern, ranks), missing_bytes(ranks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TekkenBackend, (self.name,)

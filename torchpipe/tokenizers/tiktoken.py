@@ -4,19 +4,23 @@ import base64
 import binascii
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torchpipe._fingerprint import content_hash
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import check_bytes, check_encodable
-from torchpipe.tokenizers.reading import read_bytes
+from torchpipe.tokenizers.reading import read_again, read_bytes
+
+if TYPE_CHECKING:
+    import tiktoken
 
 MAX_SPACE_RUN = 25_000
 """White space in a row that the library's regex engine is given at once; its stack overflows at a few 100,000."""
 
+_USUAL_FORM = re.compile(rb"(?:[A-Za-z0-9+/]+={0,2} [0-9]+\r?\n)*(?:[A-Za-z0-9+/]+={0,2} [0-9]+)?")
 _LONG_SPACE_RUN = re.compile(rf"\s{{{MAX_SPACE_RUN}}}")
 
 
@@ -34,22 +38,24 @@ class TikTokenBackend:
         ConfigError: ``pattern`` is no regular expression.
     """
 
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name", "_encoding"})
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"name"})
     _libraries: ClassVar[tuple[str, ...]] = ("tiktoken",)
 
     def __init__(self, path: str | Path, pattern: str, *, normalization: Literal["NFC"] | None = None) -> None:
-        import tiktoken
-
         self.name = str(path)
         self._pattern = pattern
         self._normalization: Literal["NFC"] | None = normalization
         self.control_tokens: dict[str, int] = {}
         content = read_bytes(path, "tokenizer file", "Give the path of a rank file.")
         self._content = content_hash(content)
-        self._mergeable = _checked_ranks(path, content)
-        self.num_tokens = len(self._mergeable)
-        self._missing = frozenset(byte for byte in range(256) if base64.b64encode(bytes([byte])) not in self._mergeable)
+        self.num_tokens = _count_ranks(path, content)
         _check_pattern(pattern)
+
+    @cached_property
+    def _built(self) -> "tuple[tiktoken.Encoding, frozenset[int]]":
+        """The library's encoder, and the bytes that it has no token for. It is built when it is first asked for."""
+        ranks = _ranks(self.name, read_again(self.name, "tokenizer file", self._content))
+        return encoding_of(self.name, self._pattern, ranks), missing_bytes(ranks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(TikTokenBackend, normalization=self._normalization), (self.name, self._pattern)
@@ -63,19 +69,58 @@ class TikTokenBackend:
         check_encodable(text)
         if self._normalization is not None:
             text = unicodedata.normalize(self._normalization, text)
-        if self._missing:
-            check_bytes(text, self._missing, self.name)
+        encoding, missing = self._built
+        if missing:
+            check_bytes(text, missing, self.name)
         if len(text) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(text):
-            return [token_id for piece in _cut_long_runs(text) for token_id in self._encoding.encode_ordinary(piece)]
-        return self._encoding.encode_ordinary(text)
+            return [token_id for piece in _cut_long_runs(text) for token_id in encoding.encode_ordinary(piece)]
+        return encoding.encode_ordinary(text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ordinary ids; bytes that are not UTF-8 come back as U+FFFD."""
-        return self._encoding.decode(list(token_ids))
+        return self._built[0].decode(list(token_ids))
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """The bytes of one token; None where the vocabulary has no such id."""
-        return self._encoding.decode_single_token_bytes(token_id) if 0 <= token_id < self.num_tokens else None
+        return self._built[0].decode_single_token_bytes(token_id) if 0 <= token_id < self.num_tokens else None
+
+
+def _count_ranks(path: str | Path, content: bytes) -> int:
+    """How many ranks a file holds. All of them are read only where its form, or its last rank, is not the usual one.
+
+    Raises:
+        TokenizerError: the file is not a rank file.
+    """
+    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    last = content.rstrip(b"\r\n").rpartition(b" ")[2]
+    if content.split(b"\n", 1)[0].endswith(b" 0") and last == b"%d" % (lines - 1) and _USUAL_FORM.fullmatch(content):
+        return lines
+    return len(_ranks(path, content))
+
+
+def missing_bytes(ranks: Mapping[bytes, int]) -> frozenset[int]:
+    """The bytes that have no token of their own."""
+    return frozenset(byte for byte in range(256) if bytes([byte]) not in ranks)
+
+
+def encoding_of(name: str, pattern: str, ranks: dict[bytes, int]) -> "tiktoken.Encoding":
+    """The library's encoder.
+
+    Raises:
+        ConfigError: ``pattern`` is no regular expression.
+    """
+    import tiktoken
+
+    try:
+        return tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    except ValueError as error:
+        raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
+
+
+@cache
+def _check_pattern(pattern: str) -> None:
+    """Refuses a pattern that the library can't read, with an encoder that costs next to nothing."""
+    encoding_of("of single bytes", pattern, {bytes([byte]): byte for byte in range(256)})
 
 
 def _ranks(path: str | Path, content: bytes) -> dict[bytes, int]:
