@@ -1,0 +1,165 @@
+"""The global steps of a run: which packs each optimizer step trains on, whatever the number of ranks."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+
+from torchpipe._seeds import derive, hashed_permutation
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.errors import ConfigError
+from torchpipe.loading.balance import Balance, by_cost, even_steps, in_order, num_micro_batches
+from torchpipe.loading.order import epoch_order
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GlobalSteps:
+    """The steps of every epoch, from numbers alone. Each trains on ``global_batch_size`` packs; some may have fewer.
+
+    A data set that is not packed has a sample in each pack.
+
+    Attributes:
+        num_packs: of an epoch.
+        global_batch_size: packs of a step, over all ranks and micro-batches.
+        seed, shuffle: the order of packs; False: as they come.
+        balance: see :data:`~torchpipe.loading.balance.Balance`.
+        costs: int64 [packs]: what each pack costs to train on, in any unit; None: all the same.
+        pack_lens: int64 [packs]: the length of each pack; those of one step are equal. None: all have one length.
+        plan: what tells these packs from others, where that is known (a plan's fingerprint).
+
+    Raises:
+        ConfigError: a number is not possible, or the arrays don't have one entry a pack.
+
+    >>> steps = GlobalSteps(num_packs=10, global_batch_size=4, shuffle=False)
+    >>> len(steps), steps.packs(epoch=0, step=2).tolist()
+    (3, [8, 9])
+    >>> steps.layout(0, 2, world_size=2, batch_size=1).tolist()
+    [[[8], [-1]], [[9], [-1]]]
+    """
+
+    num_packs: int
+    global_batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    balance: Balance = "within_step"
+    costs: np.ndarray | None = None
+    pack_lens: np.ndarray | None = None
+    plan: str = ""
+    # The steps of the epoch that was asked for last: the packs in order, and where each step starts (steps + 1).
+    _epoch: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_packs", 1), ("global_batch_size", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
+        words = get_args(Balance)
+        if self.balance not in words:
+            raise ConfigError(
+                f"balance is {self.balance!r}. It is one of {listed(words)}.{did_you_mean(self.balance, words)}"
+            )
+        if self.balance == "steps" and not self.shuffle:
+            raise ConfigError(
+                "balance='steps' chooses which packs form a step, and shuffle=False keeps them as they come. Set "
+                "shuffle=True, or balance='within_step'."
+            )
+        for name in ("costs", "pack_lens"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            array = np.asarray(given)
+            if array.shape != (self.num_packs,) or array.dtype.kind not in "iu" or array.min() < 0:
+                raise ConfigError(
+                    f"{name} is an array {list(array.shape)} of {array.dtype}. Give a whole number, 0 or more, for "
+                    f"each of the {self.num_packs:,} packs."
+                )
+            object.__setattr__(self, name, array.astype(np.int64, copy=False))
+
+    def __len__(self) -> int:
+        """The steps of an epoch."""
+        lens = np.zeros(self.num_packs) if self.pack_lens is None else self.pack_lens
+        _, sizes = np.unique(lens, return_counts=True)
+        return int((-(-sizes // self.global_batch_size)).sum())
+
+    def packs(self, epoch: int, step: int) -> np.ndarray:
+        """The packs of a step, int64, in the order that the epoch has them in.
+
+        Args:
+            step: of the epoch, from 0 on.
+        """
+        order, starts = self._steps_of(epoch)
+        if not 0 <= step < len(starts) - 1:
+            raise IndexError(f"Step {step} of epoch {epoch} was asked for, and it has {len(starts) - 1} steps.")
+        return order[starts[step] : starts[step + 1]]
+
+    def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
+        """Which packs each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a padding pack.
+
+        ``accumulation``, the micro-batches of a rank, is the same for all ranks and steps. The packs of the step are
+        those of :meth:`packs` for every ``world_size`` and ``batch_size``.
+        """
+        packs = self.packs(epoch, step)
+        accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
+        if self.balance == "none" or self.costs is None:
+            return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
+        return by_cost(
+            packs, self.costs[packs], world_size=world_size, accumulation=accumulation, batch_size=batch_size
+        )
+
+    def identity(self) -> dict[str, str | int | bool]:
+        """What decides the steps: a state of one run is for another of the same identity. JSON values."""
+        known = self.plan or f"{self.num_packs} packs"
+        if self.pack_lens is not None:
+            known += f", lengths {_digest(self.pack_lens)}"
+        if self.balance != "none" and self.costs is not None:
+            known += f", costs {_digest(self.costs)}"
+        return {
+            "plan": known,
+            "global_batch_size": self.global_batch_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "balance": self.balance,
+        }
+
+    def _groups(self, order: np.ndarray) -> list[np.ndarray]:
+        """The packs of each length, in the order given; the groups by where each is first met."""
+        if self.pack_lens is None:
+            return [order]
+        lens = self.pack_lens[order]
+        _, firsts, group_of = np.unique(lens, return_index=True, return_inverse=True)
+        return [order[group_of == group] for group in np.argsort(firsts, kind="stable")]
+
+    def _steps_of(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        if epoch not in self._epoch:
+            made = self._make(epoch)
+            self._epoch.clear()
+            self._epoch[epoch] = made
+        return self._epoch[epoch]
+
+    def _make(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        order = epoch_order(self.num_packs, seed=self.seed, epoch=epoch, shuffle=self.shuffle)
+        groups = self._groups(order)
+        if self.balance == "steps" and self.costs is not None:
+            groups = [
+                even_steps(
+                    np.sort(group),
+                    self.costs[np.sort(group)],
+                    global_batch_size=self.global_batch_size,
+                    seed=derive(self.seed, "steps", epoch, number),
+                )
+                for number, group in enumerate(groups)
+            ]
+        steps = [
+            group[start : start + self.global_batch_size]
+            for group in groups
+            for start in range(0, len(group), self.global_batch_size)
+        ]
+        if self.shuffle and len(groups) > 1:  # else all steps of one length come before those of the next
+            steps = [steps[step] for step in hashed_permutation(len(steps), derive(self.seed, "order of steps", epoch))]
+        starts = np.cumsum([0, *map(len, steps)], dtype=np.int64)
+        return np.concatenate(steps), starts
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.blake2b(values.astype("<i8").tobytes(), digest_size=8).hexdigest()
