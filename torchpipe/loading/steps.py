@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -75,6 +75,33 @@ class GlobalSteps:
                     f"each of the {self.num_packs:,} packs."
                 )
             object.__setattr__(self, name, array.astype(np.int64, copy=False))
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Any,
+        *,
+        global_batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        balance: Balance = "within_step",
+    ) -> "GlobalSteps":
+        """The steps of a map-style data set.
+
+        Where it has them, its ``costs`` (else its ``lengths``) balance the ranks, ``pack_lens`` keeps packs of one
+        length together, and ``fingerprint`` tells its packs from others.
+        """
+        plan = getattr(dataset, "fingerprint", "")
+        return cls(
+            num_packs=len(dataset),
+            global_batch_size=global_batch_size,
+            seed=seed,
+            shuffle=shuffle,
+            balance=balance,
+            costs=getattr(dataset, "costs", getattr(dataset, "lengths", None)),
+            pack_lens=getattr(dataset, "pack_lens", None),
+            plan=plan if isinstance(plan, str) else "",
+        )
 
     def __len__(self) -> int:
         """The steps of an epoch."""
