@@ -1,12 +1,12 @@
-"""Supervised fine-tuning on one device: a file of chats in, a trained model out.
+"""Supervised fine-tuning on one device or, data parallel, on several: a file of chats in, a trained model out.
 
     torchpipe run sft --config tiny/sft data_file=chats.json output_dir=runs/mine
+    torchpipe run --nproc_per_node 2 sft --config tiny/sft data_file=chats.json output_dir=runs/mine
 
 The whole job is in this file, top to bottom: settings, data, model, loop. Copy it (`torchpipe cp sft my_sft.py`) and
 change it. Everything about the data happens before the model is built, so a bad row stops the run at once.
 """
 
-import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -14,26 +14,28 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import Subset
 
 from torchpipe import config
 from torchpipe.audit import preview, prompt_of
 from torchpipe.config import Setting
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets import count_samples, instantiate_dataset
-from torchpipe.errors import CheckpointError, ConfigError
+from torchpipe.errors import ConfigError
+from torchpipe.loading import GlobalSteps, StepLoader
 from torchpipe.models.generate import generate
 from torchpipe.training import (
+    Ranks,
+    StopSignal,
     TrainingLog,
     batch_loss,
-    checkpoints,
+    checkpoint_to_resume,
     collater,
-    epoch_order,
     load_checkpoint,
     mean_loss,
-    num_trained,
     save_checkpoint,
     set_seed,
-    step_batches,
+    step_totals,
     trained_weight,
 )
 
@@ -50,13 +52,18 @@ KEYS = {
     "collate_fn": Setting("torchpipe.data.padded_collate_sft"),  # of unpacked samples
     "check_rows": Setting(True),  # read every row once before the model is built, and count
     "seed": Setting(0, at_least=0),
-    "device": Setting("cpu"),
+    "device": Setting("cpu"),  # under torchrun: cpu, or cuda for one device a process
     "shuffle": Setting(True),
-    "batch_size": Setting(8, at_least=1),
-    "gradient_accumulation_steps": Setting(1, at_least=1),
+    "batch_size": Setting(8, at_least=1),  # packs (rows, where packed is false) of a micro-batch, on each rank
+    "gradient_accumulation_steps": Setting(1, at_least=1),  # micro-batches of a step, on each rank, at the first start
+    "global_batch_size": Setting(None, at_least=1, can_be_null=True),  # packs of a step; null: the product of these two
+    # and the number of ranks at the first start. It is kept: on other ranks a run goes on with the same steps.
+    "balance": Setting("within_step"),  # how packs go to ranks: none, within_step or steps
     "epochs": Setting(1, at_least=1),
     "max_steps": Setting(None, at_least=1, can_be_null=True),
     "num_workers": Setting(0, at_least=0),
+    "pin_memory": Setting(False),
+    "prefetch_factor": Setting(None, at_least=1, can_be_null=True),
     "run_val_every_n_steps": Setting(None, at_least=1, can_be_null=True),
     "num_rows_for_training_loss": Setting(256, at_least=0),  # the first rows; their loss is printed before and after
     "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
@@ -74,8 +81,10 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
     config.validate(cfg)
     if settings.resume and settings.overwrite:
         raise ConfigError("resume=true goes on from output_dir and overwrite=true empties it. Set one of them.")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("This recipe trains on one device and was started as several processes. Start it once.")
+    if settings.global_batch_size and settings.gradient_accumulation_steps > 1:
+        raise ConfigError(
+            "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
+        )
     if str(settings.device).partition(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
         raise ConfigError(f"device is {settings.device!r}. It can be cpu, or cuda (cuda:1, ...), mps or xpu.")
     if str(settings.device).startswith("cuda") and not torch.cuda.is_available():
@@ -83,28 +92,10 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
     return settings
 
 
-def newest_checkpoint(settings: DictConfig) -> Path | None:
-    """The checkpoint to go on from, or None. Earlier results are never overwritten unasked."""
-    output_dir = Path(str(settings.output_dir))
-    existing = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigError(f"output_dir is {output_dir}, and {existing} is no folder that can be written to.")
-    found = checkpoints(output_dir / "checkpoints")
-    log = output_dir / "log.jsonl"
-    if (found or (log.exists() and log.stat().st_size)) and not (settings.resume or settings.overwrite):
-        raise CheckpointError(
-            f"{output_dir} already holds a run, {f'up to {found[-1].name}' if found else 'without a checkpoint'}. "
-            "resume=true goes on from there, overwrite=true starts anew, or give another output_dir."
-        )
-    if settings.resume and not found:
-        print(f"resume=true, and {settings.output_dir} holds no checkpoint yet: starting at step 0", flush=True)
-    return found[-1] if found and settings.resume else None
-
-
 def what_decides_the_run(settings: DictConfig, counts: SampleCounts | None) -> dict[str, Any]:
     """What a resumed run has to share with the one before: the samples, their order, the model and how it learns."""
     sections = ("tokenizer", "dataset", "collate_fn", "model", "optimizer", "loss")
-    keys = (*sections, "seed", "shuffle", "batch_size", "gradient_accumulation_steps")
+    keys = (*sections, "seed", "shuffle", "batch_size", "gradient_accumulation_steps", "balance")
     plain: Any = OmegaConf.to_container(settings, resolve=True)
     decided = {key: plain[key] for key in keys}
     if counts:  # the samples themselves were read, so it does not matter where the files lie
@@ -148,11 +139,17 @@ def check_model(model: Any, counts: SampleCounts | None, sample: Any) -> None:
 
 @config.parse
 def main(cfg: DictConfig) -> None:
-    """Trains as the config says."""
+    """Trains as the config says, alone or as one of the ranks that torchrun started."""
     settings = checked_settings(cfg)
+    with Ranks(settings.device) as ranks:
+        train(cfg, settings, ranks)
+
+
+def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
+    """The whole job of one rank."""
     config.log_config("sft", cfg)
-    output_dir, resume_from = Path(settings.output_dir), newest_checkpoint(settings)
-    device = torch.device(settings.device)
+    output_dir, device = Path(settings.output_dir), ranks.device
+    resume_from = checkpoint_to_resume(output_dir, resume=settings.resume, overwrite=settings.overwrite)
     set_seed(settings.seed)
 
     # Data: rows in, samples out, and a look at what will be trained on.
@@ -176,91 +173,113 @@ def main(cfg: DictConfig) -> None:
         loss_fn.set_model_output(model)  # the loss projects to the vocabulary itself, a part at a time
     optimizer = config.instantiate(settings.optimizer, model.parameters())
 
-    # Batches: the order of an epoch is a pure function of seed and epoch, so a step's number says what it holds.
+    # Batches: each step has so many packs, whatever the number of ranks, and each rank its share of them.
     padding_idx = getattr(tokenizer, "pad_id", 0)
-    accumulation = settings.gradient_accumulation_steps
-    steps_per_epoch = -(-len(dataset) // (settings.batch_size * accumulation))
-    num_steps = min(settings.epochs * steps_per_epoch, settings.max_steps or settings.epochs * steps_per_epoch)
 
-    def batches(rows: Any, order: Any, start_step: int = 0, accumulation: int = 1) -> Any:
-        return step_batches(
+    def loader_of(rows: Any, steps: GlobalSteps) -> StepLoader:
+        return StepLoader(
             rows,
-            order,
+            steps,
             batch_size=settings.batch_size,
-            gradient_accumulation_steps=accumulation,
-            start_step=start_step,
             collate_fn=collater(rows[0], model, collate_fn, padding_idx=padding_idx),
-            num_workers=settings.num_workers,
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            **{name: settings[name] for name in ("num_workers", "pin_memory", "prefetch_factor")},
         )
 
-    def loss_over(rows: Any, num_rows: int) -> float:
-        return mean_loss(model, loss_fn, (batch for step in batches(rows, range(num_rows)) for batch in step), device)
+    def loss_over(rows: Any) -> float:
+        steps = GlobalSteps.of(rows, global_batch_size=settings.batch_size * ranks.world_size, shuffle=False)
+        batches = (batch for step in loader_of(rows, steps) for batch in step.micro_batches)
+        return mean_loss(model, loss_fn, batches, device, ranks.sum)
 
     def losses() -> dict[str, float]:
         num_rows = min(len(dataset), settings.num_rows_for_training_loss)
-        found = {"training": loss_over(dataset, num_rows)} if num_rows else {}
-        return found if held_out is None else {**found, "held-out": loss_over(held_out, len(held_out))}
+        found = {"training": loss_over(Subset(dataset, range(num_rows)))} if num_rows else {}
+        return found if held_out is None else {**found, "held-out": loss_over(held_out)}
 
     # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
     depends_on = what_decides_the_run(settings, counts)
+    state: dict[str, Any] = {}
     if resume_from:
         state = load_checkpoint(resume_from, model=model, optimizer=optimizer, depends_on=depends_on)
-        step, losses_before = state["step"], state["losses_before"]
-        print(f"resumed at step {step} of {num_steps} from {resume_from}", flush=True)
-    else:
-        step, losses_before = 0, losses()
+    ranks.join()  # from here on they wait for each other
+    ranks.agree({"the step to go on from": state.get("step"), **depends_on})
+    ranks.share(model)
+    per_step = settings.batch_size * settings.gradient_accumulation_steps * ranks.world_size
+    steps = GlobalSteps.of(
+        dataset,
+        global_batch_size=settings.global_batch_size or state.get("loader", {}).get("global_batch_size", per_step),
+        seed=settings.seed,
+        shuffle=settings.shuffle,
+        balance=settings.balance,
+    )
+    loader = loader_of(dataset, steps)
+    num_steps = min(settings.epochs * len(steps), settings.max_steps or settings.epochs * len(steps))
+    if resume_from:
+        loader.load_state_dict(state["loader"])
+        print(f"resumed at step {loader.steps_done} of {num_steps} from {resume_from}", flush=True)
+    if state.get("world_size", ranks.world_size) != ranks.world_size:
+        print(f"ranks: {state['world_size']} before, {ranks.world_size} now. {loader.describe()}", flush=True)
+    losses_before = state.get("losses_before") or losses()
 
-    def save() -> Path:
+    def save() -> Path | None:
+        if not ranks.is_first:
+            return None
+        now = {"depends_on": depends_on, "losses_before": losses_before, "world_size": ranks.world_size}
         return save_checkpoint(
             output_dir / "checkpoints",
-            step=step,
+            step=loader.steps_done,
             model=model,
             optimizer=optimizer,
-            state={"depends_on": depends_on, "losses_before": losses_before},
+            state={**now, "loader": loader.state_dict()},
             keep_last=settings.keep_last_n_checkpoints,
         )
 
     # The loop: one optimizer step a turn. An earlier run goes only now, with all in place.
     model.train()
-    checkpoint = resume_from
-    with TrainingLog(
-        output_dir / "log.jsonl", num_steps=num_steps, done_steps=step, every=settings.log_every_n_steps
-    ) as log:
-        if settings.overwrite:
+    checkpoint, stopped = resume_from, 0.0
+    log = TrainingLog(
+        output_dir / "log.jsonl",
+        num_steps=num_steps,
+        done_steps=loader.steps_done,
+        every=settings.log_every_n_steps,
+        silent=not ranks.is_first,
+    )
+    with log, StopSignal() as stop:
+        if settings.overwrite and ranks.is_first:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
-        while step < num_steps:
-            epoch, start_step = divmod(step, steps_per_epoch)
-            order = epoch_order(len(dataset), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle)
-            for micro_batches in batches(dataset, order, start_step, accumulation):
-                trained = sum(map(num_trained, micro_batches))
-                weight = sum(map(trained_weight, micro_batches))  # without loss weights, the same
-                step_loss = 0.0
-                for batch in micro_batches:
-                    if not trained_weight(batch):
-                        continue
-                    # This micro-batch's sum over its trained tokens, divided by those of the whole step.
-                    loss = batch_loss(model, loss_fn, batch, device) * (trained_weight(batch) / weight)
-                    loss.backward()
-                    step_loss += float(loss.detach())
-                if weight:  # a step without a trained token changes nothing
-                    optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-                step += 1
-                tokens = sum(batch["labels"].numel() for batch in micro_batches)
-                log.step(step, loss=step_loss, tokens=tokens, trained_tokens=trained)
-                if held_out is not None and step % (settings.run_val_every_n_steps or num_steps + 1) == 0:
-                    log.validation(step, loss=loss_over(held_out, len(held_out)))
-                if step % (settings.save_every_n_steps or num_steps + 1) == 0 and step < num_steps:
-                    checkpoint = save()
-                if step == num_steps:
-                    checkpoint = save()
-                    break
+        for batches in loader.until(num_steps):
+            step = loader.steps_done
+            set_seed(settings.seed, "step", step, ranks.rank)
+            trained, weight = step_totals(batches, ranks.sum)  # over all ranks; without loss weights, the same
+            step_loss = 0.0
+            for batch in batches.micro_batches:
+                if not trained_weight(batch):
+                    continue
+                # This micro-batch's sum over its trained tokens, divided by those of the whole step.
+                loss = batch_loss(model, loss_fn, batch, device) * (trained_weight(batch) / weight)
+                loss.backward()
+                step_loss += float(loss.detach())
+            ranks.sum_gradients(model)
+            if weight:  # a step without a trained token changes nothing
+                optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            tokens = sum(batch["labels"].numel() for batch in batches.micro_batches)
+            step_loss, tokens, stopped = ranks.sum(step_loss, tokens, stop.asked)  # all ranks stop, or none
+            log.step(step, loss=step_loss, tokens=int(tokens), trained_tokens=trained)
+            if held_out is not None and step % (settings.run_val_every_n_steps or num_steps + 1) == 0:
+                log.validation(step, loss=loss_over(held_out))
+            if stopped or step == num_steps or step % (settings.save_every_n_steps or num_steps + 1) == 0:
+                checkpoint = save()
+            if stopped:
+                print(f"SIGTERM: ended after step {step} of {num_steps}, saved as {checkpoint}. resume=true goes on.")
+                return
 
     # What came out.
     for name, after in losses().items():
         print(f"{name} loss: {losses_before.get(name, float('nan')):.3f} before, {after:.3f} after")
     prompt = prompt_of(first_sample)
-    if prompt and settings.max_generated_tokens:
+    if ranks.is_first and prompt and settings.max_generated_tokens:
         stop = getattr(tokenizer, "stop_tokens", ())
         reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=stop)
         print("generation from the prompt of the first training row:")

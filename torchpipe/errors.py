@@ -41,6 +41,10 @@ class CheckpointError(TorchpipeError, RuntimeError):
     """A checkpoint is missing, damaged, or does not belong to this run."""
 
 
+class DistributedError(TorchpipeError, RuntimeError):
+    """The processes that train together don't, or can't, do the same."""
+
+
 class ConfigError(TorchpipeError, ValueError):
     """A config or an argument can't be used as it is."""
 

@@ -9,7 +9,7 @@ import pytest
 HOMES: dict[str, tuple[set[str], set[str]]] = {
     "shuffling": (
         {"randperm", "RandomSampler", "shuffle", "permutation"},
-        {"torchpipe/_seeds.py", "torchpipe/training/batches.py"},
+        {"torchpipe/_seeds.py"},
     ),
     "padding": ({"pad_sequence", "left_pad_sequence"}, {"torchpipe/data/padding.py", "torchpipe/data/collate/text.py"}),
     "label shift": ({"roll"}, set()),

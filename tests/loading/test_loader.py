@@ -134,7 +134,7 @@ def test_resumed_batches_are_those_of_a_run_that_never_stopped(make_packs: Make,
 def test_resumed_at_every_step_between_all_numbers_of_ranks(
     make_packs: Make, before: int, after: int, num_packs: int
 ) -> None:
-    check_resuming(make_packs(num_packs), before, after, range(19))
+    check_resuming(make_packs(num_packs), before, after, range(18))
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
@@ -143,7 +143,7 @@ def test_workers_read_ahead_and_change_nothing(make_packs: Make, before: int, af
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("num_workers", [1, 2, 3])
+@pytest.mark.parametrize("num_workers", [1, 2])
 def test_workers_change_nothing_wherever_the_run_is_stopped(make_packs: Make, num_workers: int) -> None:
     check_resuming(make_packs(50), 2, 3, range(18), num_workers=num_workers)
 

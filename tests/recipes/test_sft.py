@@ -298,9 +298,11 @@ def test_a_model_that_the_rows_do_not_fit_is_refused(
         sft.main(tiny_config(**overrides))
 
 
-def test_several_processes_are_refused(sft: ModuleType, tiny_config: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_can_not_meet_are_refused(
+    sft: ModuleType, tiny_config: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="one device and was started as several processes"):
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 2 and RANK, MASTER_ADDR, MASTER_PORT not set.*with torchrun"):
         sft.main(tiny_config())
 
 

@@ -85,5 +85,5 @@ def test_a_later_format_is_refused(tmp_path: Path) -> None:
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps({**state, "version": 99}))
     model, optimizer = trained_pair()
-    with pytest.raises(CheckpointError, match="has format 99; this version reads 1"):
+    with pytest.raises(CheckpointError, match="has format 99; this version reads 2"):
         load_checkpoint(folder, model=model, optimizer=optimizer, depends_on={"seed": 3})

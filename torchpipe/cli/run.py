@@ -70,7 +70,11 @@ def run_here(recipe: Path, words: Sequence[str]) -> int:
 
 
 def run_under_torchrun(argv: Sequence[str]) -> int:
-    """Run a recipe under torchrun and return the exit status of the first worker that failed, or 0."""
+    """Run a recipe under torchrun and return the exit status of the first worker that failed, or 0.
+
+    Ended by a signal, which torchrun hands on to the workers and then waits for them, it is 128 + the signal's number.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import get_args_parser, run
 
@@ -87,6 +91,8 @@ def run_under_torchrun(argv: Sequence[str]) -> int:
         _, failure = error.get_first_failure()
         print(error, file=sys.stderr)
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    except SignalException as error:
+        return 128 + error.sigval
     return 0
 
 

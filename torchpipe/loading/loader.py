@@ -123,6 +123,15 @@ class StepLoader:
         epoch, step = self._position
         return epoch * len(self.steps) + step
 
+    def describe(self) -> str:
+        """One sentence: how the packs of a step go to ranks."""
+        sampler, num_packs = self._sampler, self.steps.global_batch_size
+        num_slots = sampler.world_size * sampler.accumulation * sampler.batch_size
+        text = (
+            f"A step's {num_packs:,} packs go to {sampler.world_size} ranks, {sampler.accumulation} micro-batches of "
+        )
+        return f"{text}{sampler.batch_size} on each, with {num_slots - num_packs} padding packs."
+
     def __len__(self) -> int:
         """The steps that are left of the epoch."""
         return len(self.steps) - self._position[1]
@@ -148,6 +157,14 @@ class StepLoader:
             is_last = number + 1 == len(self.steps)
             self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
             yield self._step(epoch, number, micro_batches)
+
+    def until(self, num_steps: int) -> Iterator[Step]:
+        """The steps of as many epochs as it takes, until ``num_steps`` were given out since the first began."""
+        while self.steps_done < num_steps:
+            for step in self:
+                yield step
+                if self.steps_done >= num_steps:
+                    break
 
     def _step(self, epoch: int, number: int, micro_batches: tuple[Any, ...]) -> Step:
         packs = self.steps.packs(epoch, number)

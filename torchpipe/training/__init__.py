@@ -1,31 +1,27 @@
-"""What recipes share: batches in a resumable order, checkpoints, evaluation, the log, seeds."""
+"""What recipes share: batches for a model, processes that train together, checkpoints, evaluation, the log, seeds."""
 
-from torchpipe.training.batches import (
-    batch_loss,
-    collater,
-    epoch_order,
-    num_trained,
-    step_batches,
-    to_device,
-    trained_weight,
-)
-from torchpipe.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from torchpipe.training.batches import batch_loss, collater, num_trained, step_totals, to_device, trained_weight
+from torchpipe.training.checkpoint import checkpoint_to_resume, checkpoints, load_checkpoint, save_checkpoint
+from torchpipe.training.distributed import Ranks
 from torchpipe.training.evaluation import mean_loss
 from torchpipe.training.metrics import TrainingLog
 from torchpipe.training.seed import set_seed
+from torchpipe.training.stop_signal import StopSignal
 
 __all__ = [
+    "Ranks",
+    "StopSignal",
     "TrainingLog",
     "batch_loss",
+    "checkpoint_to_resume",
     "checkpoints",
     "collater",
-    "epoch_order",
     "load_checkpoint",
     "mean_loss",
     "num_trained",
     "save_checkpoint",
     "set_seed",
-    "step_batches",
+    "step_totals",
     "to_device",
     "trained_weight",
 ]

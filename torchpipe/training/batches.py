@@ -1,62 +1,15 @@
-"""From a data set to the batches of an epoch, in an order that a run can be resumed in."""
+"""A batch for a model: how it is made of samples, moved, weighed, and what its loss is."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
 
-from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.collate.packed import padded_collate_packed
 from torchpipe.errors import ConfigError
-
-
-def epoch_order(num_rows: int, *, seed: int, epoch: int, shuffle: bool) -> list[int]:
-    """The order in which an epoch reads rows: a pure function of its arguments.
-
-    >>> epoch_order(4, seed=0, epoch=1, shuffle=False)
-    [0, 1, 2, 3]
-    """
-    if not shuffle:
-        return list(range(num_rows))
-    return hashed_permutation(num_rows, derive(seed, "shuffle", epoch)).tolist()
-
-
-def step_batches(
-    dataset: Dataset[Any],
-    order: Sequence[int],
-    *,
-    batch_size: int,
-    gradient_accumulation_steps: int,
-    start_step: int,
-    collate_fn: Callable[[list[Any]], Mapping[str, Any]],
-    num_workers: int,
-) -> Iterator[list[Mapping[str, Any]]]:
-    """The micro-batches of each optimizer step of an epoch, from step ``start_step`` on.
-
-    Every row of ``order`` is read once; the last micro-batch and the last step may be smaller than the others.
-    """
-    rows = order[start_step * gradient_accumulation_steps * batch_size :]
-    loader = DataLoader(
-        dataset,
-        batch_size=batch_size,
-        sampler=rows,
-        collate_fn=collate_fn,
-        num_workers=num_workers,
-        # A generator of its own: the loader draws a base seed, and must not move the global stream on a resume.
-        generator=torch.Generator().manual_seed(0),
-    )
-    step: list[Mapping[str, Any]] = []
-    for batch in loader:
-        step.append(batch)
-        if len(step) == gradient_accumulation_steps:
-            yield step
-            step = []
-    if step:
-        yield step
 
 
 def collater(
@@ -106,6 +59,22 @@ def trained_weight(batch: Mapping[str, Any]) -> float:
     if weights is None:
         return num_trained(batch)
     return float(weights[batch["labels"] != IGNORE_INDEX].sum(dtype=torch.float64))
+
+
+def step_totals(step: Any, sum_over_ranks: Callable[[float, float], Iterable[float]]) -> tuple[int, float]:
+    """The trained positions of a whole step, over all micro-batches and ranks, and their weight together.
+
+    Args:
+        step: see :class:`torchpipe.loading.Step`. Where it does not know the two beforehand, every rank counts its
+            own micro-batches.
+        sum_over_ranks: :meth:`~torchpipe.training.Ranks.sum`.
+    """
+    if step.trained_tokens is not None:
+        return step.trained_tokens, step.trained_weight
+    trained, weight = sum_over_ranks(
+        sum(map(num_trained, step.micro_batches)), sum(map(trained_weight, step.micro_batches))
+    )
+    return int(trained), weight
 
 
 def batch_loss(

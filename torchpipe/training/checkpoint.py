@@ -16,10 +16,10 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from torchpipe.errors import CheckpointError
+from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.weights import load_weights, save_weights
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _STEP_FOLDER = re.compile(r"step_(\d{8})")
 
 
@@ -28,6 +28,29 @@ def checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(entry for entry in folder.iterdir() if _STEP_FOLDER.fullmatch(entry.name) and entry.is_dir())
+
+
+def checkpoint_to_resume(output_dir: str | Path, *, resume: bool, overwrite: bool) -> Path | None:
+    """The checkpoint under ``output_dir/checkpoints`` that a run goes on from; None where it starts anew.
+
+    Raises:
+        ConfigError: nothing can be written to ``output_dir``.
+        CheckpointError: it holds an earlier run, and neither ``resume`` nor ``overwrite`` is set.
+    """
+    output_dir = Path(output_dir)
+    existing = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"output_dir is {output_dir}, and {existing} is no folder that can be written to.")
+    found = checkpoints(output_dir / "checkpoints")
+    log = output_dir / "log.jsonl"
+    if (found or (log.exists() and log.stat().st_size)) and not (resume or overwrite):
+        raise CheckpointError(
+            f"{output_dir} already holds a run, {f'up to {found[-1].name}' if found else 'without a checkpoint'}. "
+            "resume=true goes on from there, overwrite=true starts anew, or give another output_dir."
+        )
+    if resume and not found:
+        print(f"resume=true, and {output_dir} holds no checkpoint yet: starting at step 0", flush=True)
+    return found[-1] if found and resume else None
 
 
 def save_checkpoint(

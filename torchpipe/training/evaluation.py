@@ -15,6 +15,7 @@ def mean_loss(
     loss_fn: Callable[..., torch.Tensor],
     batches: Iterable[Mapping[str, Any]],
     device: torch.device,
+    sum_over_ranks: Callable[[float, float], Iterable[float]] | None = None,
 ) -> float:
     """The loss per trained token over all batches: tokens weigh the same, whatever batch they are in.
 
@@ -25,6 +26,8 @@ def mean_loss(
     Args:
         loss_fn: outputs of the model and labels to the mean over trained tokens; see
             :func:`~torchpipe.training.batches.batch_loss`.
+        sum_over_ranks: where each rank has a part of the batches, :meth:`~torchpipe.training.Ranks.sum`; the mean is
+            then that of all, on every rank.
     """
     training = model.training
     model.eval()
@@ -35,4 +38,6 @@ def mean_loss(
             total += float(batch_loss(model, loss_fn, batch, device)) * trained
             weight += trained
     model.train(training)
+    if sum_over_ranks is not None:
+        total, weight = sum_over_ranks(total, weight)
     return total / weight if weight else float("nan")

@@ -26,13 +26,16 @@ class TrainingLog:
         path: the JSON lines file. Lines of steps up to ``done_steps`` are kept, later ones are written anew.
         num_steps: steps of the whole run; done_steps: those that an earlier process did and saved.
         every: steps between printed lines, where there is no terminal.
+        silent: report nothing and touch no file, for ranks beside the first.
 
     Raises (on entering):
         CheckpointError: another process has the file open.
     """
 
-    def __init__(self, path: Path, *, num_steps: int, done_steps: int, every: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, num_steps: int, done_steps: int, every: int, silent: bool = False) -> None:
+        self._silent = silent
+        if not silent:
+            path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(path.with_suffix(".lock"))
         self._path, self._done_steps = path, done_steps
         self._num_steps = num_steps
@@ -46,11 +49,13 @@ class TrainingLog:
             TextColumn("{task.fields[numbers]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            disable=silent or not sys.stderr.isatty(),
         )
         self._task = self._bar.add_task("training", total=num_steps, completed=done_steps, numbers="")
 
     def __enter__(self) -> "TrainingLog":
+        if self._silent:
+            return self
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -69,6 +74,8 @@ class TrainingLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._silent:
+            return
         self._bar.stop()
         self._file.close()
         self._lock.release()
@@ -83,6 +90,8 @@ class TrainingLog:
             loss: per trained token.
             tokens: positions in the step's batches, padding included; trained_tokens: those with a label.
         """
+        if self._silent:
+            return
         now = time.perf_counter()
         seconds, self._clock = now - self._clock, now
         self._trained_tokens += trained_tokens
@@ -95,6 +104,8 @@ class TrainingLog:
 
     def validation(self, step: int, *, loss: float) -> None:
         """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate."""
+        if self._silent:
+            return
         self._write({"step": step, "held_out_loss": loss})
         text = f"step {step}/{self._num_steps}  held-out loss {loss:.3f}"
         if self._bar.disable:

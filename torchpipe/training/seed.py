@@ -8,8 +8,11 @@ import torch
 from torchpipe._seeds import derive
 
 
-def set_seed(seed: int) -> None:
-    """Seeds torch, NumPy and Python, each with a seed of its own derived from ``seed``."""
-    torch.manual_seed(derive(seed, "torch") % 2**63)
-    np.random.seed(derive(seed, "numpy") % 2**32)
-    random.seed(derive(seed, "python"))
+def set_seed(seed: int, *path: str | int) -> None:
+    """Seeds torch, NumPy and Python, each with a seed of its own derived from ``seed`` and a path of names and numbers.
+
+    With a step's number and the rank in the path, what a step draws follows from them: a resumed run draws the same.
+    """
+    torch.manual_seed(derive(seed, *path, "torch") % 2**63)
+    np.random.seed(derive(seed, *path, "numpy") % 2**32)
+    random.seed(derive(seed, *path, "python"))
