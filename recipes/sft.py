@@ -219,7 +219,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
         loader.load_state_dict(state["loader"])
         print(f"resumed at step {loader.steps_done} of {num_steps} from {resume_from}", flush=True)
     if state.get("world_size", ranks.world_size) != ranks.world_size:
-        print(f"ranks: {state['world_size']} before, {ranks.world_size} now. {loader.describe()}", flush=True)
+        print(f"world size was {state['world_size']}, is {ranks.world_size}: {loader.describe()}", flush=True)
     losses_before = state.get("losses_before") or losses()
 
     def save() -> Path | None:

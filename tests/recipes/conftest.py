@@ -2,8 +2,10 @@
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -64,5 +66,32 @@ def torchpipe_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProce
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "torchpipe.cli.main", *map(str, words)]
         return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+    return run
+
+
+@pytest.fixture
+def ended_run() -> Callable[..., int]:
+    """Function (*words, folder=, steps=, delay=, number=) -> exit status of a run that got a signal (SIGKILL).
+
+    It starts or resumes `torchpipe run <words>`, waits until ``folder/log.jsonl`` has ``steps`` lines and then
+    ``delay`` seconds, and sends the signal. What it prints is added to ``folder/out.txt``.
+    """
+
+    def logged_steps(folder: Path) -> int:
+        log = folder / "log.jsonl"
+        return log.read_text().count("\n") if log.exists() else 0
+
+    def run(
+        *words: str | Path, folder: Path, steps: int, delay: float = 0.0, number: signal.Signals = signal.SIGKILL
+    ) -> int:
+        command = [sys.executable, "-m", "torchpipe.cli.main", "run", *map(str, words), "resume=true"]
+        with (folder / "out.txt").open("ab") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        while process.poll() is None and logged_steps(folder) < steps:
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.send_signal(number)
+        return process.wait()
 
     return run

@@ -1,5 +1,6 @@
 """The batches of one rank, step by step: the same ones wherever the run was stopped, on any number of ranks."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,13 +125,13 @@ class StepLoader:
         return epoch * len(self.steps) + step
 
     def describe(self) -> str:
-        """One sentence: how the packs of a step go to ranks."""
+        """One line: how the packs of a step go to ranks and micro-batches."""
         sampler, num_packs = self._sampler, self.steps.global_batch_size
-        num_slots = sampler.world_size * sampler.accumulation * sampler.batch_size
-        text = (
-            f"A step's {num_packs:,} packs go to {sampler.world_size} ranks, {sampler.accumulation} micro-batches of "
+        sizes = (sampler.world_size, sampler.accumulation, sampler.batch_size)
+        return (
+            f"{num_packs:,} packs a step and {math.prod(sizes) - num_packs} padding packs = world size {sizes[0]} x "
+            f"accumulation {sizes[1]} x batch size {sizes[2]}"
         )
-        return f"{text}{sampler.batch_size} on each, with {num_slots - num_packs} padding packs."
 
     def __len__(self) -> int:
         """The steps that are left of the epoch."""
