@@ -73,6 +73,7 @@ KEYS = {
     "overwrite": Setting(False),
     "max_generated_tokens": Setting(64, at_least=0),
 }
+WORKERS = ("num_workers", "pin_memory", "prefetch_factor")
 
 
 def checked_settings(cfg: DictConfig) -> DictConfig:
@@ -85,6 +86,9 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
         raise ConfigError(
             "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
         )
+    # What the loader refuses is refused here too, before the data is read.
+    steps = GlobalSteps(num_packs=1, global_batch_size=1, shuffle=settings.shuffle, balance=settings.balance)
+    StepLoader([0], steps, batch_size=1, collate_fn=list, **{name: settings[name] for name in WORKERS})
     if str(settings.device).partition(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
         raise ConfigError(f"device is {settings.device!r}. It can be cpu, or cuda (cuda:1, ...), mps or xpu.")
     if str(settings.device).startswith("cuda") and not torch.cuda.is_available():
@@ -184,7 +188,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
             collate_fn=collater(rows[0], model, collate_fn, padding_idx=padding_idx),
             rank=ranks.rank,
             world_size=ranks.world_size,
-            **{name: settings[name] for name in ("num_workers", "pin_memory", "prefetch_factor")},
+            **{name: settings[name] for name in WORKERS},
         )
 
     def loss_over(rows: Any) -> float:

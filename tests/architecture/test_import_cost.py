@@ -30,6 +30,7 @@ HEAVY = (
         "torchpipe.store",
         "torchpipe.tokenizers",
         "torchpipe.tokenizers.jinja",
+        "torchpipe.loading",
         "torchpipe.datasets",
         "torchpipe.models",
         "torchpipe.vision",

@@ -14,6 +14,7 @@ class Packs:
         self.fingerprint = f"packs {num_packs}"
         self.costs = (np.arange(num_packs, dtype=np.int64) * 37) % 11 + 5
         self.trained_counts = np.arange(num_packs, dtype=np.int64) % 8 + 1
+        self.weight_sums = None
 
     def __len__(self) -> int:
         return len(self.costs)

@@ -94,6 +94,13 @@ def test_a_data_set_that_does_not_know_says_none() -> None:
     assert (step.trained_tokens, step.trained_weight) == (None, None)
 
 
+def test_a_data_set_that_does_not_speak_of_weights_may_have_some(make_packs: Make) -> None:
+    packs = make_packs(4)
+    del packs.weight_sums
+    (step,) = loaders(packs, 1)[0]
+    assert (step.trained_tokens, step.trained_weight) == (1 + 2 + 3 + 4, None)
+
+
 def check_resuming(packs: Any, before: int, after: int, stops: Sequence[int], **options: Any) -> None:
     """Stops ``before`` ranks after so many steps and goes on with ``after`` ranks, each time from the state alone."""
     whole_before = [list(loader) + list(loader) for loader in loaders(packs, before)]
@@ -214,6 +221,20 @@ def test_items_are_asked_for_in_one_call_where_the_data_set_can() -> None:
     data = WithPadding(Many([{"labels": [1]}, {"labels": [2]}]))
     padding = {"labels": [-100]}
     assert data.__getitems__([1, -1, 0]) == [("many", {"labels": [2]}), padding, ("many", {"labels": [1]})]
+    assert data.__getitems__([1]) == [("many", {"labels": [2]})]
+
+
+def test_padding_has_the_length_of_its_batch() -> None:
+    class Lengths(list[Any]):
+        pack_lens = (2, 3, 3)
+
+        def padding_pack(self) -> Any:
+            return {"labels": [-100] * 2}
+
+    data = WithPadding(Lengths({"labels": [1] * length} for length in Lengths.pack_lens))
+    assert data.__getitems__([1, -1]) == [{"labels": [1, 1, 1]}, {"labels": [-100, -100, -100]}]
+    assert data.__getitems__([0, -1]) == [{"labels": [1, 1]}, {"labels": [-100, -100]}]
+    assert data.__getitems__([-1, -1]) == [{"labels": [-100, -100]}] * 2
 
 
 @pytest.mark.parametrize("item", [{"tokens": [1]}, [1, 2]])

@@ -188,7 +188,8 @@ def test_the_identity_names_what_decides_the_steps() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"num_packs": 0}, "num_packs is 0. Give a whole number, 1 or more"),
+        ({"num_packs": 0}, "nothing to train on: the data set is empty, or no row of it was kept"),
+        ({"num_packs": 1.5}, "num_packs is 1.5. Give a whole number, 1 or more"),
         ({"global_batch_size": 0}, "global_batch_size is 0"),
         ({"seed": -1}, "seed is -1. Give a whole number, 0 or more"),
         ({"balance": "step"}, "balance is 'step'. It is one of 'none', 'within_step', 'steps'. Did you mean 'steps'"),

@@ -143,6 +143,7 @@ def test_the_packs_of_a_step_are_kept_whatever_the_settings_say_on_resume(
     [
         ({"global_batch_size": 4, "gradient_accumulation_steps": 2}, "a step has, and gradient_accumulation_steps too"),
         ({"balance": "within"}, "balance is 'within'. It is one of 'none', 'within_step', 'steps'"),
+        ({"balance": "steps", "shuffle": False}, "chooses which packs form a step, and shuffle=False keeps them"),
         ({"prefetch_factor": 2}, "prefetch_factor has no effect without workers"),
     ],
 )
@@ -150,4 +151,4 @@ def test_settings_of_the_loader_that_can_not_work_are_refused(
     sft: ModuleType, tiny_config: Build, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        sft.main(tiny_config(**options))
+        sft.main(tiny_config(**options, data_file="gone.json"))

@@ -29,8 +29,8 @@ class Step:
         num_packs: packs of the step over all ranks, without padding.
         trained_tokens: labels of the step over all ranks that are trained; None where the data set does not know them
             beforehand (``trained_counts``).
-        trained_weight: the sum of their weights (``weight_sums``), where there are none their number. What the sum of
-            losses is divided by.
+        trained_weight: what the sum of losses is divided by: the sum of their weights (``weight_sums``), or their
+            number where the data set says that no token has one (``weight_sums`` is None); None where it does not know.
     """
 
     epoch: int
@@ -51,7 +51,7 @@ class StepLoader:
 
     Args:
         dataset: map-style: ``__len__`` and ``__getitem__``. Used where it has them: ``trained_counts`` and
-            ``weight_sums`` (one number a pack), ``padding_pack()``, ``batch(indices)``.
+            ``weight_sums`` (one number a pack; None: no weights), ``padding_pack()``, ``batch(indices)``.
         steps: its global steps.
         batch_size: packs of a micro-batch.
         collate_fn: a list of items to a batch.
@@ -101,6 +101,7 @@ class StepLoader:
         self._sampler = StepSampler(steps, batch_size=batch_size, rank=rank, world_size=world_size)
         self._batches = _Batches(dataset, collate_fn, collate_batch)
         self._trained, self._weights = (_one_a_pack(dataset, name) for name in ("trained_counts", "weight_sums"))
+        self._no_weights = getattr(dataset, "weight_sums", ...) is None
         self._options: dict[str, Any] = {
             "num_workers": num_workers,
             "pin_memory": pin_memory,
@@ -170,7 +171,7 @@ class StepLoader:
     def _step(self, epoch: int, number: int, micro_batches: tuple[Any, ...]) -> Step:
         packs = self.steps.packs(epoch, number)
         trained = None if self._trained is None else int(self._trained[packs].sum(dtype=np.int64))
-        weight = None if trained is None else float(trained)
+        weight = float(trained) if trained is not None and self._no_weights else None
         if self._weights is not None:
             weight = float(self._weights[packs].sum(dtype=np.float64))
         return Step(

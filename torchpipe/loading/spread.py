@@ -70,12 +70,11 @@ def measure_spread(
         else:
             layout = steps.layout(epoch, step, world_size=world_size, batch_size=batch_size)
         rank_costs = cost_of[layout].sum(axis=2)  # [world_size, accumulation]
-        total = int(rank_costs.sum())
-        totals.append(total)
-        ratios.append(int(rank_costs.sum(axis=1).max()) * world_size / max(1, total))
+        totals.append(sum(rank_costs.reshape(-1).tolist()))  # of Python's integers, which don't overflow
+        ratios.append(int(rank_costs.sum(axis=1).max()) * world_size / max(1, totals[-1]))
         for number in np.flatnonzero((layout != PADDING).all(axis=(0, 2))):
-            column = rank_costs[:, number]
-            micro_ratios.append(int(column.max()) * world_size / max(1, int(column.sum())))
+            column = rank_costs[:, number].tolist()
+            micro_ratios.append(max(column) * world_size / max(1, sum(column)))
         if num_documents is not None and num_tokens is not None:
             lengths.append(int(num_tokens[packs].sum()) / max(1, int(num_documents[packs].sum())))
     return Spread(

@@ -50,6 +50,8 @@ class GlobalSteps:
     _epoch: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.num_packs == 0:
+            raise ConfigError("There is nothing to train on: the data set is empty, or no row of it was kept.")
         for name, least in (("num_packs", 1), ("global_batch_size", 1), ("seed", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -14,7 +14,8 @@ class WithPadding:
     """A map-style data set whose item -1 is a padding pack: nothing in it is trained on, and it weighs nothing.
 
     It is the data set's own ``padding_pack()``, or else item 0 with every label -100, every loss weight 0 and its mask
-    saying that no token is trained.
+    saying that no token is trained. Where packs have several lengths (``pack_lens``), it is made in the same way of
+    another item of its batch, and has its length.
 
     Args:
         dataset: has ``__len__`` and ``__getitem__``.
@@ -36,11 +37,16 @@ class WithPadding:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """The items; what torch's ``DataLoader`` asks for. Those of the data set in one call, where it has that."""
+        real = [index for index in indices if index != PADDING]
         many = getattr(self.dataset, "__getitems__", None)
-        if many is None:
-            return [self[index] for index in indices]
-        found = iter(many([index for index in indices if index != PADDING]))
-        return [self.padding() if index == PADDING else next(found) for index in indices]
+        items = [self.dataset[index] for index in real] if many is None else list(many(real))
+        if len(real) == len(indices):
+            return items
+        # Packs of one batch have one length, and padding_pack() has but one.
+        has_lengths = getattr(self.dataset, "pack_lens", None) is not None
+        padding = untrained(items[0]) if has_lengths and items else self.padding()
+        found = iter(items)
+        return [padding if index == PADDING else next(found) for index in indices]
 
     def padding(self) -> Any:
         """The padding pack.

@@ -69,7 +69,7 @@ def step_totals(step: Any, sum_over_ranks: Callable[[float, float], Iterable[flo
             own micro-batches.
         sum_over_ranks: :meth:`~torchpipe.training.Ranks.sum`.
     """
-    if step.trained_tokens is not None:
+    if step.trained_tokens is not None and step.trained_weight is not None:
         return step.trained_tokens, step.trained_weight
     trained, weight = sum_over_ranks(
         sum(map(num_trained, step.micro_batches)), sum(map(trained_weight, step.micro_batches))
