@@ -109,7 +109,14 @@ def test_one_process_needs_no_group() -> None:
     assert model.weight.grad is None
 
 
-def test_several_processes_need_a_device_with_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ("mps", "2 processes were started, which train on cpu or cuda, not on mps"),
+        ("cuda:1", "2 processes were started, and cuda:1 is one device. With cuda each has its own"),
+    ],
+)
+def test_several_processes_need_a_device_each(monkeypatch: pytest.MonkeyPatch, device: str, sentence: str) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="2 processes were started, which train on cpu or cuda, not on mps"):
-        Ranks("mps")
+    with pytest.raises(ConfigError, match=sentence):
+        Ranks(device)

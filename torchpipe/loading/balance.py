@@ -87,6 +87,8 @@ def _swap(placed: np.ndarray, cost_of: np.ndarray) -> None:
     totals, so this ends; the limit holds the time down where gains get small.
     """
     world_size = len(placed)
+    if world_size == 1:
+        return
     costs = cost_of[placed]
     totals = costs.sum(axis=(1, 2))
     for _ in range(2 * world_size):

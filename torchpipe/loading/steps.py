@@ -46,6 +46,7 @@ class GlobalSteps:
     costs: np.ndarray | None = None
     pack_lens: np.ndarray | None = None
     plan: str = ""
+    _num_steps: int = field(default=0, init=False, repr=False)
     # The steps of the epoch that was asked for last: the packs in order, and where each step starts (steps + 1).
     _epoch: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
 
@@ -77,6 +78,10 @@ class GlobalSteps:
                     f"each of the {self.num_packs:,} packs."
                 )
             object.__setattr__(self, name, array.astype(np.int64, copy=False))
+        sizes = (
+            [self.num_packs] if self.pack_lens is None else np.unique(self.pack_lens, return_counts=True)[1].tolist()
+        )
+        object.__setattr__(self, "_num_steps", sum(-(-size // self.global_batch_size) for size in sizes))
 
     @classmethod
     def of(
@@ -107,9 +112,7 @@ class GlobalSteps:
 
     def __len__(self) -> int:
         """The steps of an epoch."""
-        lens = np.zeros(self.num_packs) if self.pack_lens is None else self.pack_lens
-        _, sizes = np.unique(lens, return_counts=True)
-        return int((-(-sizes // self.global_batch_size)).sum())
+        return self._num_steps
 
     def packs(self, epoch: int, step: int) -> np.ndarray:
         """The packs of a step, int64, in the order that the epoch has them in.
@@ -130,7 +133,8 @@ class GlobalSteps:
         """
         packs = self.packs(epoch, step)
         accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
-        if self.balance == "none" or self.costs is None:
+        is_free = world_size * accumulation > 1 and self.balance != "none"  # whether there is a choice
+        if not is_free or self.costs is None:
             return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
         return by_cost(
             packs, self.costs[packs], world_size=world_size, accumulation=accumulation, batch_size=batch_size

@@ -64,7 +64,11 @@ class Ranks:
     def _meet(self, device: str) -> None:
         if self.device.type not in _BACKENDS:
             raise ConfigError(f"{self.world_size} processes were started, which train on cpu or cuda, not on {device}.")
-        if self.device.type == "cuda" and self.device.index is None:
+        if self.device.index is not None and self.device.type == "cuda":
+            raise ConfigError(
+                f"{self.world_size} processes were started, and {device} is one device. With cuda each has its own."
+            )
+        if self.device.type == "cuda":
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
         if missing:
