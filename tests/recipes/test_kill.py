@@ -20,7 +20,7 @@ def newest(folder: Path) -> Path:
     return sorted((folder / "checkpoints").glob("step_*"))[-1]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.sized("kills", "killed_runs")
 def test_killed_and_resumed_ends_with_the_same_weights(
     sft: ModuleType, tiny_config: Callable[..., DictConfig], ended_run: EndedRun, tmp_path: Path, kills: int
 ) -> None:

@@ -63,7 +63,7 @@ def killed_builds(cache_dir: Path, start_build: Start, num_kills: int, *, seed: 
     return kills
 
 
-@pytest.mark.parametrize("num_kills", [3, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.sized("num_kills", "killed_builders")
 def test_a_store_is_the_same_after_builders_were_killed(
     tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf, num_kills: int
 ) -> None:

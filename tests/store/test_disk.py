@@ -170,7 +170,7 @@ print(anonymous() - before, store.num_tokens)
 """
 
 
-@pytest.mark.parametrize("num_tokens", [4_000_000, pytest.param(100_000_000, marks=pytest.mark.soak)])
+@pytest.mark.sized("num_tokens", "stored_tokens")
 def test_reading_all_of_a_store_takes_little_memory_of_the_process(tmp_path: Path, num_tokens: int) -> None:
     publish_json(tmp_path / "key.json", {})
     samples, length = 4000, 500
