@@ -13,6 +13,7 @@ from torchpipe.datasets import (
     MaskedMessages,
     PackedDataset,
     SFTDataset,
+    StoredDataset,
     alpaca_dataset,
     chat_dataset,
     count_samples,
@@ -186,7 +187,7 @@ def test_instantiate_dataset_hands_the_tokenizer_to_builders_and_classes() -> No
     assert trained_text(dataset[0]) == "assistant\n\nb"
 
 
-def bare_named_dataset(tokenizer: Any, *, greeting: str) -> SFTDataset | PackedDataset:
+def bare_named_dataset(tokenizer: Any, *, greeting: str) -> SFTDataset | PackedDataset | StoredDataset:
     rows = [{"q": greeting, "a": "yo"}]
     return sft_dataset(tokenizer, source=rows, message_transform=FromColumns())
 

@@ -11,7 +11,7 @@ import pytest
 from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import NoFingerprint, TorchpipeError
 
-Module = Callable[[str], types.ModuleType]
+Module = Callable[..., types.ModuleType]
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_store_holds_the_samples_of_the_data_set(shared_data: Path, tmp_path: 
         num_proc=2,
         shard_rows=64,
     )
-    options = {} if overflow is None else {"overflow": policy[0], "truncation_type": policy[1], "max_seq_len": 384}
+    options = {} if policy is None else {"overflow": policy[0], "truncation_type": policy[1], "max_seq_len": 384}
     dataset = SFTDataset(
         source=rows, message_transform=CallsAsText(), model_transform=tokenizer, one_sample_a_row=False, **options
     )
