@@ -114,7 +114,9 @@ def test_open_packs_are_found_by_least_room(data: st.DataObject) -> None:
 
 @pytest.mark.soak
 def test_a_hundred_million_lengths_are_planned_in_two_gigabytes() -> None:
-    code = f"""
+    code = """
+import sys
+from resource import RUSAGE_SELF, getrusage
 import numpy as np
 from torchpipe.data.packing import plan_packs
 rng = np.random.default_rng(0)
@@ -122,9 +124,9 @@ lengths = np.empty(100_000_000, dtype=np.uint32)
 for part in np.array_split(lengths, 100):
     part[:] = np.clip(rng.lognormal(5.9, 0.9, len(part)), 1, 4096)
 plan_packs(lengths[:1000], 4096)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = getrusage(RUSAGE_SELF).ru_maxrss
 plan = plan_packs(lengths, 4096)
-grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * {1024 if sys.platform == "linux" else 1}
+grown = (getrusage(RUSAGE_SELF).ru_maxrss - before) * (1024 if sys.platform == "linux" else 1)
 assert grown <= 2e9, grown
 assert plan.fill >= 0.9997, plan.fill
 assert len(plan.sample) == len(lengths)

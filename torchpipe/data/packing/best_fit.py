@@ -16,6 +16,7 @@ from torchpipe.data.packing.items import Items, Placed
 from torchpipe.data.packing.open_packs import EqualNeeds, OpenPacks, Run, UnequalNeeds
 
 _CHUNK = 1 << 21  # items handled at a time: bounds memory beside the result
+_SHUFFLED_TOGETHER = 1 << 21  # another number makes other plans of a seed
 _DIRECT = 1 << 20  # up to this length, lengths are counted as they are; beyond, their ranks are
 
 
@@ -162,11 +163,17 @@ def _ramps(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _shuffle_ties(position: np.ndarray, classes: _Classes, seed: int) -> None:
     """Reorders the positions of each class, in place, so that a class's items swap places."""
-    for number, first in enumerate(classes.firsts().tolist()):
-        count = int(classes.counts[number])
-        if count > 1 and classes.lengths[number] > 0:
-            places = position[first : first + count]
-            places[:] = places[hashed_permutation(count, derive(seed, "ties", number))]
+    counts = np.where(classes.lengths > 0, classes.counts, 0)[::-1]
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(counts):  # as many classes at a time as have so many items; a longer one alone
+        begin = int(ends[first] - counts[first])
+        stop = max(first + 1, int(np.searchsorted(ends, begin + _SHUFFLED_TOGETHER, side="right")))
+        end = int(ends[stop - 1])
+        order = hashed_permutation(end - begin, derive(seed, "ties", begin))
+        number = np.repeat(np.arange(stop - first, dtype=np.uint32), counts[first:stop])
+        position[begin:end] = position[begin:end][order[_stable_argsort(number[order])]]
+        first = stop
 
 
 def _scatter(position: np.ndarray, classes: _Classes) -> np.ndarray:
