@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from torchpipe.data.packing import CostModel, PackPlan, Span, plan_packs
-from torchpipe.errors import DataError
+from torchpipe.errors import ConfigError, DataError
 
 LENGTHS = [4, 0, 4, 2, 2, 9]
 
@@ -148,6 +148,10 @@ def test_costs_are_summed_over_documents_and_padding(plan: PackPlan) -> None:
     media = np.array([0, 2, 1])
     assert plan.costs(cost, media=media).tolist() == [2000 + 70, 1000 + 76]
     assert plan.costs(lambda lengths: lengths, padding=False).tolist() == plan.num_tokens.tolist()
+    full = PackPlan.from_packs([[Span(0, 0, 6)]], capacity=6)
+    assert full.costs(lambda lengths: lengths + 7).tolist() == [13]  # no padding is no document
+    with pytest.raises(ConfigError, match=r"cost gave float64 \[3\] for 3 documents. It has to give one whole number"):
+        plan.costs(lambda lengths: lengths / 2)
 
 
 def test_a_plan_of_other_lengths_is_refused(plan: PackPlan) -> None:

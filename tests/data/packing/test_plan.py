@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchpipe.data.packing.plan import ConcatThenSplit, NextFit, PackPlan, Span, pack_planner, plan_packs
@@ -30,6 +30,7 @@ def test_a_sample_may_go_on_over_several_packs() -> None:
     assert packs_of(plan) == [[Span(0, 0, 6)], [Span(0, 6, 12)], [Span(0, 12, 14), Span(1, 0, 3)]]
 
 
+@settings(deadline=None)
 @given(LENGTHS, st.integers(20, 40))
 def test_next_fit_holds_every_sample_once_and_whole(lengths: list[int], capacity: int) -> None:
     packs = packs_of(plan_packs(lengths, capacity, strategy="next_fit"))
@@ -38,6 +39,7 @@ def test_next_fit_holds_every_sample_once_and_whole(lengths: list[int], capacity
     assert all(0 < sum(s.stop - s.start for s in pack) <= capacity for pack in packs)
 
 
+@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 40))
 def test_concat_then_split_holds_every_token_once_in_order(lengths: list[int], capacity: int) -> None:
     packs = packs_of(plan_packs(lengths, capacity, strategy="concat_then_split"))
@@ -46,6 +48,7 @@ def test_concat_then_split_holds_every_token_once_in_order(lengths: list[int], c
     assert all(sum(s.stop - s.start for s in pack) == capacity for pack in packs[:-1])
 
 
+@settings(deadline=None)
 @given(LENGTHS)
 def test_a_streaming_planner_and_the_plan_of_all_lengths_agree(lengths: list[int]) -> None:
     for strategy, planner in (("next_fit", NextFit(20)), ("concat_then_split", ConcatThenSplit(20))):

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from torchpipe.data.packing.coverage import first_fault
-from torchpipe.errors import DataError
+from torchpipe.errors import ConfigError, DataError
 
 PlanLeftOut = Literal["empty", "too_long", "over_cap"]
 """Why a sample is in no pack: it has no tokens; it is longer than every pack; alone, it needs more of a capped quantity
@@ -126,15 +126,28 @@ class PackPlan:
                 function.
             media: units of media of each sample, integers [samples]. Every span of a sample counts them.
             padding: whether padding counts, which is one more document of the row.
+
+        Raises:
+            ConfigError: ``cost`` gives anything but whole numbers.
         """
 
-        def of(spans: slice) -> np.ndarray:
-            lengths = self.stop[spans] - self.start[spans]
-            return cost(lengths) if media is None else cost(lengths, np.asarray(media)[self.sample[spans]])
+        def of(lengths: np.ndarray, *media: np.ndarray) -> np.ndarray:
+            costs = np.asarray(cost(lengths, *media))
+            if costs.dtype.kind not in "iu" or costs.shape != lengths.shape:
+                raise ConfigError(
+                    f"cost gave {costs.dtype} {list(costs.shape)} for {len(lengths)} documents. It has to give one whole "
+                    "number for each: ranks that round differently would plan differently."
+                )
+            return costs
 
-        costs = self._sums(of)
+        def of_spans(spans: slice) -> np.ndarray:
+            given = () if media is None else (np.asarray(media)[self.sample[spans]],)
+            return of(self.stop[spans] - self.start[spans], *given)
+
+        costs = self._sums(of_spans)
         if padding:
-            costs += cost(self.pack_lens - self.num_tokens)
+            padded = np.flatnonzero(self.pack_lens > self.num_tokens)
+            costs[padded] += of(self.pack_lens[padded] - self.num_tokens[padded])
         return costs
 
     def head(self, num_packs: int) -> "PackPlan":
