@@ -134,10 +134,14 @@ def test_packs_without_a_capacity_have_rows_of_their_tokens() -> None:
     assert PackPlan.from_packs([]).fill == 0.0
 
 
-def test_its_head_is_its_first_packs(plan: PackPlan) -> None:
-    assert [plan.head(1).spans(0), len(plan.head(1))] == [plan.spans(0), 1]
-    assert len(plan.head(0)) == 0
-    assert plan.head(9).fingerprint == plan.fingerprint
+def test_some_packs_are_taken_in_any_order() -> None:
+    plan = plan_packs(np.arange(1, 60), [40, 60])
+    order = [7, 0, 3]
+    taken = plan.take(order)
+    assert [taken.spans(k) for k in range(3)] == [plan.spans(k) for k in order]
+    assert taken.pack_lens.tolist() == plan.pack_lens[order].tolist()
+    assert len(plan.take([])) == 0
+    assert plan.take(range(len(plan))).fingerprint == plan.fingerprint
 
 
 def test_costs_are_summed_over_documents_and_padding(plan: PackPlan) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.data.packing.items import Items, Placed
 from torchpipe.data.packing.open_packs import EqualNeeds, OpenPacks, Run, UnequalNeeds
+from torchpipe.data.packing.ramps import ramps
 
 _CHUNK = 1 << 21  # items handled at a time: bounds memory beside the result
 _SHUFFLED_TOGETHER = 1 << 21  # another number makes other plans of a seed
@@ -144,21 +145,11 @@ def _positions(parts: np.ndarray, classes: _Classes) -> tuple[np.ndarray, np.nda
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] - sizes[start] + _CHUNK, side="right")))
         chunk = slice(start, stop)
         before = int(ends[start] - sizes[start])
-        pack = _ramps(first[chunk], num_packs[chunk])
+        pack = ramps(first[chunk], num_packs[chunk])
         begin = offsets[pack] + np.repeat(slot[chunk], num_packs[chunk])
-        position[before : int(ends[stop - 1])] = _ramps(begin, np.repeat(each[chunk], num_packs[chunk]))
+        position[before : int(ends[stop - 1])] = ramps(begin, np.repeat(each[chunk], num_packs[chunk]))
         start = stop
     return position, offsets
-
-
-def _ramps(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``starts[0], starts[0] + 1, ...`` (``counts[0]`` numbers), then the same of the next, and so on."""
-    if counts.size and counts.max() == 1 == counts.min():
-        return starts
-    ends = np.cumsum(counts)
-    numbers = np.arange(int(ends[-1]) if ends.size else 0)
-    numbers += np.repeat(starts - (ends - counts), counts)
-    return numbers
 
 
 def _shuffle_ties(position: np.ndarray, classes: _Classes, seed: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from torchpipe.data.packing.caps import Cap
 from torchpipe.data.packing.documents import Documents
+from torchpipe.data.packing.ramps import ramps
 from torchpipe.errors import ConfigError, DataError
 
 
@@ -32,8 +33,7 @@ class Items:
             return items, np.arange(len(items) + 1)
         counts = np.diff(self.member_offsets)[items]
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        places = np.arange(offsets[-1]) + np.repeat(self.member_offsets[items] - offsets[:-1], counts)
-        return self.members[places], offsets
+        return self.members[ramps(self.member_offsets[items], counts)], offsets
 
     def chosen(self, items: np.ndarray) -> "Items":
         """Some items alone, without their documents: lengths and needs."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from torchpipe.data.packing.coverage import first_fault
+from torchpipe.data.packing.ramps import ramps
 from torchpipe.errors import ConfigError, DataError
 
 PlanLeftOut = Literal["empty", "too_long", "over_cap"]
@@ -135,8 +136,8 @@ class PackPlan:
             costs = np.asarray(cost(lengths, *media))
             if costs.dtype.kind not in "iu" or costs.shape != lengths.shape:
                 raise ConfigError(
-                    f"cost gave {costs.dtype} {list(costs.shape)} for {len(lengths)} documents. It has to give one whole "
-                    "number for each: ranks that round differently would plan differently."
+                    f"cost gave {costs.dtype} {list(costs.shape)} for {len(lengths)} documents. It has to give one "
+                    "whole number for each: ranks that round differently would plan differently."
                 )
             return costs
 
@@ -150,20 +151,21 @@ class PackPlan:
             costs[padded] += of(self.pack_lens[padded] - self.num_tokens[padded])
         return costs
 
-    def head(self, num_packs: int) -> "PackPlan":
-        """The plan of the first ``num_packs`` packs, or of all if there are fewer.
+    def take(self, packs: Sequence[int] | np.ndarray) -> "PackPlan":
+        """The plan of some packs, in the order given; each at most once.
 
-        Samples that only later packs hold are then in no pack; ``num_samples`` and ``left_out`` stay as they are.
+        Samples that only other packs hold are then in none; ``num_samples`` and ``left_out`` stay as they are.
         """
-        num_packs = min(num_packs, len(self))
-        spans = slice(0, int(self.pack_offsets[num_packs]))
+        packs = np.asarray(packs, dtype=np.int64)
+        counts = np.diff(self.pack_offsets)[packs]
+        spans = ramps(self.pack_offsets[packs], counts)
         return replace(
             self,
             sample=self.sample[spans],
             start=self.start[spans],
             stop=self.stop[spans],
-            pack_offsets=self.pack_offsets[: num_packs + 1],
-            pack_lens=self.pack_lens[:num_packs],
+            pack_offsets=np.concatenate([[0], np.cumsum(counts)]),
+            pack_lens=self.pack_lens[packs],
         )
 
     def check(self, lengths: Sequence[int] | np.ndarray) -> None:
