@@ -9,14 +9,17 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers import ControlMatcher
+from torchpipe.tokenizers.jinja.coverage import lost_number, what_is_lost
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.row import Row
+from torchpipe.tokenizers.jinja.split_turn import SplitTurn, option_that_proves, split_turn
 from torchpipe.tokenizers.jinja.stop_probes import probed_stops
 from torchpipe.tokenizers.jinja.turns import ControlSpan, Turn, TurnProver
 
@@ -28,23 +31,23 @@ CONTROL = re.compile(
     r"<\|[^|<>\s]{1,40}\|>|\[\|[^|\[\]\s]{1,40}\|\]|<｜[^｜]{1,40}｜>|</?s>|\[/?[A-Z_]{3,20}\]|<(?:start|end)_of_[a-z]+>"
     r"|<SPECIAL_\d+>|<sep>|<\|[a-z_]+>|<[a-z_]+\|>|</?tool_call>|\[e~\[|\]~!?b\[?\]?|<extra_id_\d>"
 )
-# What a refusal says, and the column it is counted in.
+# What a refusal says, and the column it is counted in. A turn of which the template loses something is "not written",
+# whatever else speaks against it.
 REASONS = (
     ("prompt differs", re.compile("^its prompt")),
-    (
-        "not written",
-        re.compile(
-            "is not in the template's text|^content lacks|^reasoning_content lacks|more than once|writes none of"
-        ),
-    ),
     ("no stop token", re.compile("no stop token")),
     ("other", re.compile("")),
 )
 PROOFS = ("causal", "exact", "split")
+COLUMNS = (*PROOFS, "prompt differs", "not written", "no stop token", "other")
 
 
 class Case(NamedTuple):
-    """A conversation as a template renders it, its turns, and those that a sample of their own proves."""
+    """A conversation as a template renders it, its turns, and those that a sample of their own proves.
+
+    ``written``: the refused turns of which the template writes all. ``by_caller``: those that would be proved if the
+    caller set the thinking option for the whole row.
+    """
 
     template: str
     id: str
@@ -52,7 +55,19 @@ class Case(NamedTuple):
     tools: Any
     rendering: Rendering
     turns: list[Turn]
-    split: list[int]
+    split: dict[int, SplitTurn]
+    written: frozenset[int]
+    by_caller: frozenset[int]
+
+    def outcome(self, turn: Turn) -> str:
+        """The column that the turn is counted in."""
+        if turn.proved:
+            return turn.proof
+        if turn.message in self.split:
+            return "split"
+        if turn.message not in self.written:
+            return "not written"
+        return next(name for name, pattern in REASONS if pattern.search(turn.why_not))
 
 
 class Spans:
@@ -70,48 +85,116 @@ class Spans:
 
 
 def cases_of(
-    name: str, template: ProvableTemplate, conversations: Sequence[Any], options: Mapping[str, Any]
+    name: str,
+    template: ProvableTemplate,
+    conversations: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    follows_row: bool = True,
 ) -> Iterator[Case]:
-    """The conversations that the template renders and that have an assistant's turn."""
+    """The conversations that the template renders and that have an assistant's turn.
+
+    Args:
+        name: the template's.
+        template: the template.
+        conversations: with ``id``, ``messages`` and ``tools``.
+        options: what the template may ask for.
+        follows_row: whether the thinking option that a reply implies is tried.
+    """
     spans = Spans(template.text)
     stops = probed_stops(template, options, spans) | {"</s>"}
     for conversation in conversations:
-        messages, tools = conversation.messages, conversation.tools
+        messages, tools = Row.of(conversation.messages).messages, conversation.tools
         try:
             rendering = template.trace(messages, tools, False, options)
         except TokenizerError:
             continue  # a template that refuses a conversation has no turns to prove
-        prover = TurnProver(template, messages, tools, options, controls_in=spans, stop_texts=stops)
+        prover = TurnProver(
+            template, messages, tools, options, controls_in=spans, stop_texts=stops, follows_row=follows_row
+        )
         turns = prover.turns_of(rendering)
-        split = [turn.message for turn in turns if not turn.proved and prover.split_turn(turn.message) is not None]
+        refused = [turn.message for turn in turns if not turn.proved]
+        split = {message: own for message in refused if (own := split_turn(prover, message)) is not None}
+        refused = [message for message in refused if message not in split]
+        written = frozenset(message for message in refused if is_written(rendering, messages, tools, message))
+        by_caller = frozenset(
+            message
+            for message in refused
+            if option_that_proves(prover, message, len(messages)) or option_that_proves(prover, message, message + 1)
+        )
         if turns:
-            yield Case(name, conversation.id, messages, tools, rendering, turns, split)
+            yield Case(name, conversation.id, messages, tools, rendering, turns, split, written, by_caller)
 
 
-def counted(cases: Sequence[Case]) -> Counter[str]:
-    """How many turns are proved in which way, or refused for which reason."""
-    counts: Counter[str] = Counter()
-    for case in cases:
-        for turn in case.turns:
-            if turn.proved:
-                counts[turn.proof] += 1
-            elif turn.message in case.split:
-                counts["split"] += 1
-            else:
-                counts[next(name for name, pattern in REASONS if pattern.search(turn.why_not))] += 1
-    return counts
+def is_written(rendering: Rendering, messages: Sequence[Mapping[str, Any]], tools: Any, message: int) -> bool:
+    """Whether the template writes all of a turn, and the tools, wherever its reply starts and stops."""
+    start = rendering.start_of(message)
+    stop = rendering.end_of_turn(message, start)
+    lost = what_is_lost(rendering, message, start, stop) or lost_number(messages[message], rendering.text[start:stop])
+    return lost is None and (not tools or rendering.writes_tools)
 
 
 def table(cases: Sequence[Case], names: Sequence[str]) -> str:
     """The table in Markdown, a row a template; ``names`` are those of all templates, rendering or not."""
-    columns = [*PROOFS, *(name for name, _ in REASONS)]
-    lines = [f"| template | turns | {' | '.join(columns)} |", "|---|" + "---|" * (len(columns) + 1)]
+    lines = [f"| template | turns | {' | '.join(COLUMNS)} |", "|---|" + "---|" * (len(COLUMNS) + 1)]
     for name in names:
-        counts = counted([case for case in cases if case.template == name])
-        lines.append(f"| {name} | {counts.total()} | {' | '.join(str(counts[column] or '') for column in columns)} |")
-    total = counted(cases)
-    lines.append(f"| **all** | {total.total()} | {' | '.join(str(total[column]) for column in columns)} |")
+        counts = _counts([case for case in cases if case.template == name])
+        lines.append(f"| {name} | {counts.total()} | {' | '.join(str(counts[column] or '') for column in COLUMNS)} |")
+    total = _counts(cases)
+    lines.append(f"| **all** | {total.total()} | {' | '.join(str(total[column]) for column in COLUMNS)} |")
     return "\n".join(lines)
+
+
+def rates(cases: Sequence[Case], without: Sequence[Case], golden: Collection[str]) -> str:
+    """The line below the table: the share of turns proved.
+
+    Args:
+        cases: all, with the thinking option tried.
+        without: the same without it.
+        golden: ids of the plain conversations.
+    """
+    of_golden, without_golden = ([case for case in some if case.id in golden] for some in (cases, without))
+    return (
+        f"Proved, with the thinking option tried and without it: {_shares(cases, without)}. Of the turns of the "
+        f"{len(golden)} plain conversations alone: {_shares(of_golden, without_golden)}."
+    )
+
+
+def proved_share(cases: Sequence[Case], *, written: bool = False, by_caller: bool = False) -> float:
+    """The share of turns proved.
+
+    Args:
+        cases: whose turns.
+        written: whether only turns count of which the template writes all.
+        by_caller: whether a turn counts as proved that would be, if the caller set the thinking option.
+    """
+    counts = _counts(cases)
+    proved = sum(counts[proof] for proof in PROOFS)
+    total = counts.total() - (counts["not written"] if written else 0)
+    if by_caller:
+        set_by_caller = [(case, message) for case in cases for message in case.by_caller]
+        proved += len(set_by_caller)
+        total += sum(message not in case.written for case, message in set_by_caller) if written else 0
+    return proved / total
+
+
+def _shares(cases: Sequence[Case], without: Sequence[Case]) -> str:
+    def percent(written: bool, by_caller: bool = False) -> str:
+        return f"{proved_share(cases, written=written, by_caller=by_caller):.1%}".replace("%", " %")
+
+    def percent_without(written: bool) -> str:
+        return f"{proved_share(without, written=written):.1%}".replace("%", " %")
+
+    return (
+        f"{percent(False)} and {percent_without(False)} of all turns, {percent(True)} and {percent_without(True)} of "
+        "those whose text, calls, reasoning and tools the template writes "
+        f"({percent(True, by_caller=True)} where the caller sets the option)"
+    )
+
+
+def _counts(cases: Sequence[Case]) -> Counter[str]:
+    """How many turns are proved in which way, or refused for which reason."""
+    return Counter(case.outcome(turn) for case in cases for turn in case.turns)
 
 
 class _Conversation(NamedTuple):
@@ -126,7 +209,8 @@ def main(shared_data: Path) -> None:
     templates = {
         f"{file.parent.name}/{file.name}": ProvableTemplate(file.read_text(encoding="utf-8")) for file in files
     }
-    golden = map(json.loads, (shared_data / "golden" / "qwen3.jsonl").read_text(encoding="utf-8").splitlines())
+    lines = (shared_data / "golden" / "qwen3.jsonl").read_text(encoding="utf-8").splitlines()
+    golden = [json.loads(line) for line in lines]
     edge = json.loads((ROOT / "tests/tokenizers/jinja/edge_conversations.json").read_text(encoding="utf-8"))
     rows = {row["id"]: _Conversation(row["id"], row["messages"], row["tools"]) for row in [*golden, *edge]}
     options = {
@@ -135,12 +219,19 @@ def main(shared_data: Path) -> None:
         "date_string": "26 Jul 2024",
         "strftime_now": lambda format: "26 Jul 2024",
     }
-    cases = [
-        case for name, template in templates.items() for case in cases_of(name, template, list(rows.values()), options)
-    ]
+    cases, without = (
+        [
+            case
+            for name, template in templates.items()
+            for case in cases_of(name, template, list(rows.values()), options, follows_row=follows_row)
+        ]
+        for follows_row in (True, False)
+    )
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{table(cases, list(templates))}\n{END}{after}", encoding="utf-8")
+    plain = {row["id"] for row in golden}
+    made = f"{table(cases, list(templates))}\n\n{rates(cases, without, plain)}"
+    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from torchpipe.errors import DataError
 from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.split_turn import SplitTurn, option_that_proves, split_turn
 from torchpipe.tokenizers.jinja.turns import Turn, TurnProver
 
 OnUnproved = Literal["refuse", "split", "drop", "common_prefix"]
@@ -52,7 +53,7 @@ def samples_of(
     turns: list[Turn] = []
     for turn in prover.iter_turns(rendering):
         if on_unproved == "refuse" and not turn.proved and turn.message in trained:
-            raise _refusal(turn, can_split=prover.split_turn(turn.message) is not None)
+            raise _refusal(turn, prover, rendering, split_turn(prover, turn.message))
         turns.append(turn)
     unproved = [turn for turn in turns if not turn.proved and turn.message in trained]
     if not unproved:
@@ -62,17 +63,17 @@ def samples_of(
     if on_unproved == "common_prefix":
         known = [turn for turn in turns if turn.proved or turn.message in trained]
         return [RenderedSample(rendering=rendering, turns=known, trained=trained, num_unproved=len(unproved))]
-    split: list[tuple[Rendering, Turn]] = []
+    split: list[SplitTurn] = []
     for turn in unproved:
-        own = prover.split_turn(turn.message)
+        own = split_turn(prover, turn.message)
         if own is None:
-            raise _refusal(turn, can_split=False)
+            raise _refusal(turn, prover, rendering, None)
         split.append(own)
     whole = trained - {turn.message for turn in unproved}
     samples = [RenderedSample(rendering=rendering, turns=_proved(turns), trained=whole)] if whole else []
-    for own_rendering, own in split:
-        context = [turn for turn in _proved(prover.turns_of(own_rendering)) if turn.message != own.message]
-        samples.append(RenderedSample(rendering=own_rendering, turns=[*context, own], trained=frozenset([own.message])))
+    for own in split:
+        only = frozenset([own.turn.message])
+        samples.append(RenderedSample(rendering=own.rendering, turns=own.proved_turns(), trained=only))
     return samples
 
 
@@ -80,10 +81,14 @@ def _proved(turns: Sequence[Turn]) -> list[Turn]:
     return [turn for turn in turns if turn.proved]
 
 
-def _refusal(turn: Turn, *, can_split: bool) -> DataError:
+def _refusal(turn: Turn, prover: TurnProver, rendering: Rendering, split: SplitTurn | None) -> DataError:
     ways = "'drop' leaves such rows out, 'common_prefix' trains from where the texts part, unproved"
-    if can_split:
+    if split is not None:
         ways = f"'split' trains it in a sample that ends with it (packed data sets), {ways}"
+    option = option_that_proves(prover, turn.message, len(rendering.rows))
+    if option is not None:
+        name, value = option
+        ways = f"{ways}; or set template_kwargs: {{{name}: {str(value).lower()}}}, with which it is proved"
     return DataError(
         f"Message {turn.message} (assistant) is not proved to be what the model would sample: {turn.why_not}. "
         f"Set on_unproved: {ways}; or don't train it (masking_strategy: train_on_last)."

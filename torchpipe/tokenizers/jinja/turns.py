@@ -39,7 +39,8 @@ class Turn:
         stop_start: where the stop token at the end of them starts; ``stop`` where there is none.
         proof: how it is known; "none" where it isn't.
         why_not: what the proof failed on, as words; empty for proved turns.
-        option: the template option that follows the row, and its value, with which the prompt was rendered.
+        option: the template option that follows the row, and its value, with which the prompt was rendered; a split
+            turn's whole conversation, where that is what proves it.
     """
 
     message: int
@@ -67,6 +68,7 @@ class TurnProver:
         controls_in: finds the control tokens in the template's own text of a rendering.
         stop_texts: control tokens at which sampling stops.
         max_exact_turns: the most turns whose prompts are rendered to be compared; None is no limit.
+        follows_row: whether prompts are also tried with the thinking option that the row implies.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class TurnProver:
         controls_in: Callable[[Rendering], Sequence[ControlSpan]],
         stop_texts: frozenset[str],
         max_exact_turns: int | None = None,
+        follows_row: bool = True,
     ) -> None:
         self._template = template
         self._messages = messages
@@ -89,7 +92,7 @@ class TurnProver:
         self._max_exact_turns = max_exact_turns
         self._exact_turns: set[int] = set()
         self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
-        self._option_names = sorted(template.thinking_options - options.keys())
+        self._option_names = sorted(template.thinking_options - options.keys()) if follows_row else []
 
     def turns_of(self, rendering: Rendering, *, only: int | None = None) -> list[Turn]:
         """The assistant turns of a rendering of all messages up to some message, in order.
@@ -111,22 +114,39 @@ class TurnProver:
                 turn = self._turn(rendering, controls, index)
                 yield replace(turn, proof="none", why_not=_TOOLS_LOST) if lost_tools and turn.proved else turn
 
-    def split_turn(self, message: int) -> tuple[Rendering, Turn] | None:
-        """The conversation that ends with ``message``, and its last turn; None where that proves nothing either."""
+    def proved_in(self, num_messages: int, message: int) -> tuple[Rendering, Turn] | None:
+        """The conversation of the first messages, and its turn ``message``; None where it isn't proved there."""
         try:
-            rendering = self._template.trace(self._messages[: message + 1], self._tools, False, self._options)
+            rendering = self._template.trace(self._messages[:num_messages], self._tools, False, self._options)
         except TorchpipeError:
-            return None  # the template wants more messages than these: the turn has no sample of its own
+            return None  # the template wants other messages than these: they prove nothing
         turn = self.turns_of(rendering, only=message)[0]
-        return (rendering, replace(turn, proof="split")) if turn.proved else None
+        return (rendering, turn) if turn.proved else None
+
+    def implied_options(self, message: int) -> list[tuple[str, bool]]:
+        """The thinking options that the caller hasn't set, with the value that the reply implies."""
+        implied = has_reasoning(self._messages[message])
+        return [(name, implied) for name in self._option_names]
+
+    def with_option(self, option: tuple[str, bool]) -> "TurnProver":
+        """The prover of the same conversation, written with ``option`` throughout."""
+        prover = TurnProver(
+            self._template,
+            self._messages,
+            self._tools,
+            self._with(option),
+            controls_in=self._controls_in,
+            stop_texts=self._stop_texts,
+            max_exact_turns=self._max_exact_turns,
+            follows_row=False,
+        )
+        prover._exact_turns = self._exact_turns
+        return prover
 
     def _options_to_try(self, index: int) -> list[tuple[str, bool] | None]:
         """What the row implies comes first, then the template's default, then the other mode of thinking."""
-        names = self._option_names
-        if not names:
-            return [None]
-        implied = has_reasoning(self._messages[index])
-        return [*((name, implied) for name in names), None, *((name, not implied) for name in names)]
+        implied = self.implied_options(index)
+        return [*implied, None, *((name, not value) for name, value in implied)]
 
     def _turn(self, rendering: Rendering, controls: Sequence[ControlSpan], index: int) -> Turn:
         """The turn by the first option that proves it; where none does, by the template's default."""
