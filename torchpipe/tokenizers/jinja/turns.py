@@ -22,6 +22,9 @@ from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
 
 _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
 
+NO_STOP = "the template writes no stop token after it"
+"""Why a turn is refused that has no end."""
+
 _TOOLS_LOST = "the row offers tools, and the template writes none of them"
 
 Proof = Literal["causal", "exact", "split", "none"]
@@ -149,22 +152,28 @@ class TurnProver:
         return [*implied, None, *((name, not value) for name, value in implied)]
 
     def _turn(self, rendering: Rendering, controls: Sequence[ControlSpan], index: int) -> Turn:
-        """The turn by the first option that proves it; where none does, by the template's default."""
-        by_default: Turn | None = None
+        """The turn by the first option that proves it; where none does, by the one that gets furthest.
+
+        That is the first whose prompt the conversation holds, or else the template's default.
+        """
+        furthest: Turn | None = None
+        starts_known = False
         for option in self._options_to_try(index):
-            turn = self._turn_with(rendering, controls, index, option)
-            if turn.proof != "none":
+            turn, starts = self._turn_with(rendering, controls, index, option)
+            if turn.proved:
                 return turn
-            if option is None:
-                by_default = turn
-        assert by_default is not None
-        return by_default
+            if furthest is None or (option is None and not starts_known) or (starts and not starts_known):
+                furthest, starts_known = turn, starts
+        assert furthest is not None
+        return furthest
 
     def _turn_with(
         self, rendering: Rendering, controls: Sequence[ControlSpan], index: int, option: tuple[str, bool] | None
-    ) -> Turn:
+    ) -> tuple[Turn, bool]:
+        """The turn, its prompt rendered with the option, and whether it is known where it starts."""
         start, proof, fault = self._start(rendering, index, option)
-        if fault:
+        starts = not fault
+        if not starts:
             start = _before_control(controls, start)
         end = rendering.end_of_turn(index, start)
         content_end = rendering.content_end(index, start, end)
@@ -172,13 +181,13 @@ class TurnProver:
         if not fault and rendering.has_unknown:
             fault = "the template changes text in a way that can't be followed"
         if not fault and stop is None:
-            fault = "the template writes no stop token after it"
+            fault = NO_STOP
         if not fault and stop is not None:
             lost = what_is_lost(rendering, index, start, stop.start)
             fault = lost or lost_number(self._messages[index], rendering.text[start : stop.start]) or ""
         if not fault and stop is not None:
             fault = self._what_changes(rendering, index, min(stop.stop, end), option)
-        return Turn(
+        turn = Turn(
             message=index,
             start=start,
             stop=max(start, content_end if stop is None else stop.stop),
@@ -187,6 +196,7 @@ class TurnProver:
             why_not=fault,
             option=option,
         )
+        return turn, starts
 
     def _start(self, rendering: Rendering, index: int, option: tuple[str, bool] | None) -> tuple[int, Proof, str]:
         """Where the reply starts, how that is known, and what speaks against it."""
