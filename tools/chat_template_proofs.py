@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,8 @@ from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
 from torchpipe.tokenizers.jinja.split_turn import SplitTurn, option_that_proves, split_turn
-from torchpipe.tokenizers.jinja.stop_probes import probed_stops
-from torchpipe.tokenizers.jinja.turns import ControlSpan, Turn, TurnProver
+from torchpipe.tokenizers.jinja.stop_probes import following_stops, probed_stops
+from torchpipe.tokenizers.jinja.turns import NO_STOP, ControlSpan, Turn, TurnProver
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "chat_templates.md"
@@ -45,8 +46,8 @@ COLUMNS = (*PROOFS, "prompt differs", "not written", "no stop token", "other")
 class Case(NamedTuple):
     """A conversation as a template renders it, its turns, and those that a sample of their own proves.
 
-    ``written``: the refused turns of which the template writes all. ``by_caller``: those that would be proved if the
-    caller set the thinking option for the whole row.
+    ``written``: the refused turns of which the template writes all. ``by_caller``: the refused turns that would be
+    proved if the caller set the thinking option for the whole row, or append_stop.
     """
 
     template: str
@@ -103,27 +104,42 @@ def cases_of(
     """
     spans = Spans(template.text)
     stops = probed_stops(template, options, spans) | {"</s>"}
+    ends = following_stops(template, options, spans, stops)
     for conversation in conversations:
         messages, tools = Row.of(conversation.messages).messages, conversation.tools
         try:
             rendering = template.trace(messages, tools, False, options)
         except TokenizerError:
             continue  # a template that refuses a conversation has no turns to prove
-        prover = TurnProver(
-            template, messages, tools, options, controls_in=spans, stop_texts=stops, follows_row=follows_row
+        prover_with = partial(
+            TurnProver, template, messages, tools, options, controls_in=spans, stop_texts=stops, follows_row=follows_row
         )
+        prover = prover_with()
         turns = prover.turns_of(rendering)
-        refused = [turn.message for turn in turns if not turn.proved]
-        split = {message: own for message in refused if (own := split_turn(prover, message)) is not None}
-        refused = [message for message in refused if message not in split]
-        written = frozenset(message for message in refused if is_written(rendering, messages, tools, message))
-        by_caller = frozenset(
-            message
-            for message in refused
-            if option_that_proves(prover, message, len(messages)) or option_that_proves(prover, message, message + 1)
-        )
+        refused = [turn for turn in turns if not turn.proved]
+        split = {turn.message: own for turn in refused if (own := split_turn(prover, turn.message)) is not None}
+        refused = [turn for turn in refused if turn.message not in split]
+        written = {turn.message for turn in refused if is_written(rendering, messages, tools, turn.message)}
+        asked = prover_with(stops_to_append=ends)
+        by_caller = {
+            turn.message
+            for turn in refused
+            if template.thinking_options or turn.why_not == NO_STOP
+            for end in (len(messages), turn.message + 1)
+            if asked.proved_in(end, turn.message) or option_that_proves(asked, turn.message, end)
+        }
         if turns:
-            yield Case(name, conversation.id, messages, tools, rendering, turns, split, written, by_caller)
+            yield Case(
+                name,
+                conversation.id,
+                messages,
+                tools,
+                rendering,
+                turns,
+                split,
+                frozenset(written),
+                frozenset(by_caller),
+            )
 
 
 def is_written(rendering: Rendering, messages: Sequence[Mapping[str, Any]], tools: Any, message: int) -> bool:
@@ -166,7 +182,7 @@ def proved_share(cases: Sequence[Case], *, written: bool = False, by_caller: boo
     Args:
         cases: whose turns.
         written: whether only turns count of which the template writes all.
-        by_caller: whether a turn counts as proved that would be, if the caller set the thinking option.
+        by_caller: whether a turn counts as proved that would be, if the caller set the thinking option, or append_stop.
     """
     counts = _counts(cases)
     proved = sum(counts[proof] for proof in PROOFS)
@@ -188,7 +204,7 @@ def _shares(cases: Sequence[Case], without: Sequence[Case]) -> str:
     return (
         f"{percent(False)} and {percent_without(False)} of all turns, {percent(True)} and {percent_without(True)} of "
         "those whose text, calls, reasoning and tools the template writes "
-        f"({percent(True, by_caller=True)} where the caller sets the option)"
+        f"({percent(True, by_caller=True)} where the caller sets the option, and append_stop)"
     )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
-from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.train_on import TrainOn, as_train_on
 from torchpipe.errors import ColumnError, ConfigError, DataError
@@ -21,7 +20,7 @@ from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, Ren
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering, control_span
 from torchpipe.tokenizers.jinja.row import Row
-from torchpipe.tokenizers.jinja.stop_probes import stops_of
+from torchpipe.tokenizers.jinja.stop_probes import StopsToAppend, stops_of, stops_to_append
 from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
@@ -56,8 +55,7 @@ class ChatTemplateTokenizer(Vocabulary):
         token_flags: control tokens that take white space beside them, by text.
         bos_token, eos_token, pad_token: texts of the control tokens that the template and batches ask for.
         stop_tokens: further control tokens at which sampling stops, by text.
-        max_seq_len: the most tokens a sample may have; longer ones are cut. None: no limit.
-        truncation_type: the side that is cut.
+        max_seq_len, truncation_type: the most tokens a sample may have (None: no limit), and the side that is cut.
         template_kwargs: further names that the template reads. Those that end in ``_token`` may be control tokens, the
             others are text.
         mask_policy: "sampled" trains what the model would sample; "message" trains all of a trained message.
@@ -65,6 +63,8 @@ class ChatTemplateTokenizer(Vocabulary):
         train_on: which parts of a trained turn count; see :class:`~torchpipe.data.train_on.TrainOn`.
         tool_arguments: see :data:`ToolArguments`.
         max_exact_turns: the most turns of a row whose prompts are rendered one by one to be compared; None: no limit.
+        append_stop: whether a last turn without a stop token gets the one that the template writes there once the
+            conversation goes on (GLM, Apertus): one id more than the template's.
 
     Raises:
         TokenizerError: the template has a syntax error, or two control tokens share an id.
@@ -92,6 +92,7 @@ class ChatTemplateTokenizer(Vocabulary):
         train_on: TrainOn | Mapping[str, Any] | None = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
+        append_stop: bool = False,
     ) -> None:
         check_max_seq_len(max_seq_len)
         check_choice("truncation_type", truncation_type, ("left", "right"))
@@ -115,12 +116,19 @@ class ChatTemplateTokenizer(Vocabulary):
         self.bos_id = self._id_of("bos_token", bos_token)
         self.eos_id = self._id_of("eos_token", eos_token)
         self.pad_id = self.eos_id if pad_token is None else self._id_of("pad_token", pad_token)  # never trained
+        self._rules = token_masks.MaskRules(
+            policy=mask_policy, train_on=self.train_on, bos_id=self.bos_id, eos_id=self.eos_id
+        )
         self._encode = PieceEncoder(ControlMatcher(self.special_tokens, allowed_special, token_flags), backend)
         self._stop_texts = frozenset(stop_tokens) | ({eos_token} if eos_token else set())
         for text in self._stop_texts:
             self._id_of("a stop token", text)
         options = {**self._named, **self.template_kwargs}
-        self._stop_texts |= stops_of((self.chat_template, self.tool_template), options, self._controls_in)
+        templates = (self.chat_template, self.tool_template)
+        self._stop_texts |= stops_of(templates, options, self._controls_in)
+        self._stops_to_append: StopsToAppend = {}
+        if append_stop:
+            self._stops_to_append = stops_to_append(templates, options, self._controls_in, self._stop_texts)
         self.stop_tokens = sorted(self.special_tokens[text] for text in self._stop_texts)
 
     @classmethod
@@ -146,6 +154,7 @@ class ChatTemplateTokenizer(Vocabulary):
         train_on: TrainOn | Mapping[str, Any] | None = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
+        append_stop: bool = False,
     ) -> "ChatTemplateTokenizer":
         """A template on the back end of one tokenizer file.
 
@@ -157,8 +166,8 @@ class ChatTemplateTokenizer(Vocabulary):
             tokenizer_config: a ``tokenizer_config.json``: BOS, EOS, PAD and added tokens.
             generation_config: a ``generation_config.json``: where sampling stops.
             allowed_special, max_seq_len, truncation_type, template_kwargs, mask_policy, on_unproved, train_on,
-                tool_arguments, max_exact_turns: those of the class. ``bos_token``, ``eos_token`` and ``pad_token``
-                among ``template_kwargs`` win over the config's.
+                tool_arguments, max_exact_turns, append_stop: those of the class. ``bos_token``, ``eos_token`` and
+                ``pad_token`` among ``template_kwargs`` win over the config's.
 
         Raises:
             SourceError: there is no such file.
@@ -188,6 +197,7 @@ class ChatTemplateTokenizer(Vocabulary):
             train_on=train_on,
             tool_arguments=tool_arguments,
             max_exact_turns=max_exact_turns,
+            append_stop=append_stop,
         )
 
     @overload
@@ -247,8 +257,8 @@ class ChatTemplateTokenizer(Vocabulary):
         tools = tools_of(tools) or None
         template = self.tool_template if tools else self.chat_template
         options = {**self._named, **self.template_kwargs}
-        rendering = template.trace(row.messages, tools, add_generation_prompt, options)
         if add_generation_prompt or not row.has_assistant:
+            rendering = template.trace(row.messages, tools, add_generation_prompt, options)
             samples = [RenderedSample(rendering=rendering, turns=(), trained=frozenset())]
             row = row.untrained()
         else:
@@ -260,8 +270,9 @@ class ChatTemplateTokenizer(Vocabulary):
                 controls_in=self._controls_in,
                 stop_texts=self._stop_texts,
                 max_exact_turns=self.max_exact_turns,
+                stops_to_append=self._stops_to_append.get(template),
             )
-            samples = samples_of(rendering, prover, row.trained_turns, self.on_unproved)
+            samples = samples_of(prover.rendering_of(len(row.messages)), prover, row.trained_turns, self.on_unproved)
         return [self._tokenized(sample, row, trace) for sample in samples]
 
     def __call__(self, sample: Mapping[str, Any], inference: bool = False) -> dict[str, Any]:
@@ -303,27 +314,16 @@ class ChatTemplateTokenizer(Vocabulary):
         cuts = [turn.start for turn in sample.turns if turn.proved]
         found = None if rendering.controls is None else [(each[0], each[1], each[3]) for each in rendering.controls]
         pieces = self._encode(rendering.text, rendering.template_ranges, cuts, found)
-        if self.mask_policy == "sampled":
-            trained = token_masks.sampled_ranges(sample)
-        else:
-            trained = token_masks.message_ranges(sample, row.unmasked, pieces, bos_id=self.bos_id, eos_id=self.eos_id)
-        mask = token_masks.mask_of(pieces, trained, rendering.text, self.backend)
-        if not self.train_on.is_all:
-            token_masks.take_away(mask, sample, pieces, self.backend, self.train_on)
-        owners = token_masks.message_of_tokens(sample, pieces, self.backend) if row.is_weighted else ()
-        weights = [(*row.weights, 1.0)[owner] for owner in owners] or None  # the last is that of no message, -1
-        tokens = list(chain.from_iterable(piece.token_ids for piece in pieces))
-        origin = self._trace(sample, pieces, mask) if trace else None
-        origin = origin and origin.truncate(self.max_seq_len, self.truncation_type)
-        kept = truncate(tokens, self.max_seq_len, None, self.truncation_type)
-        return TokenizedConversation(
-            tokens=kept,
-            mask=truncate(mask, self.max_seq_len, None, self.truncation_type),
+        mask = token_masks.mask_of(sample, row.unmasked, pieces, self.backend, self._rules)
+        weights = token_masks.weights_of(sample, row.weights, pieces, self.backend) if row.is_weighted else None
+        whole = TokenizedConversation(
+            tokens=list(chain.from_iterable(piece.token_ids for piece in pieces)),
+            mask=mask,
             num_unproved=sample.num_unproved,
-            trace=origin,
-            token_weights=weights and truncate(weights, self.max_seq_len, None, self.truncation_type),
-            num_cut=len(tokens) - len(kept),
+            trace=self._trace(sample, pieces, mask) if trace else None,
+            token_weights=weights,
         )
+        return whole.cut(self.max_seq_len, self.truncation_type)
 
     def _trace(self, sample: RenderedSample, pieces: list[Piece], mask: list[bool]) -> TokenTrace:
         return trace_of(

@@ -22,8 +22,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         tokenizer_config_json_path: the model's ``tokenizer_config.json``: its chat template, BOS, EOS and PAD.
         generation_config_path: the model's ``generation_config.json``: where sampling stops.
         truncation_type, max_seq_len, allowed_special, template_kwargs, mask_policy, on_unproved, train_on,
-            tool_arguments, max_exact_turns: see
-            :class:`ChatTemplateTokenizer`.
+            tool_arguments, max_exact_turns, append_stop: see :class:`ChatTemplateTokenizer`.
 
     Raises:
         SourceError: a file is not there.
@@ -45,6 +44,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         train_on: TrainOn | Mapping[str, Any] | None = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
+        append_stop: bool = False,
     ) -> None:
         path = Path(tokenizer_json_path)
         if not path.exists():
@@ -74,4 +74,5 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
             train_on=train_on,
             tool_arguments=tool_arguments,
             max_exact_turns=max_exact_turns,
+            append_stop=append_stop,
         )

@@ -1,7 +1,8 @@
 """One sample of a conversation that a chat template wrote."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 
 
@@ -19,6 +20,17 @@ class TokenizedConversation(NamedTuple):
     trace: TokenTrace | None = None
     num_cut: int = 0
     token_weights: list[float] | None = None
+
+    def cut(self, max_seq_len: int | None, truncation_type: Literal["left", "right"]) -> "TokenizedConversation":
+        """The first (``right``) or last (``left``) ``max_seq_len`` tokens of it; None keeps all."""
+        tokens, weights = truncate(self.tokens, max_seq_len, None, truncation_type), self.token_weights
+        return self._replace(
+            tokens=tokens,
+            mask=truncate(self.mask, max_seq_len, None, truncation_type),
+            trace=self.trace and self.trace.truncate(max_seq_len, truncation_type),
+            num_cut=len(self.tokens) - len(tokens),
+            token_weights=weights and truncate(weights, max_seq_len, None, truncation_type),
+        )
 
     def as_sample(self) -> dict[str, Any]:
         """The sample as a model transform gives it; what there is nothing to say about is left out."""

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from torchpipe.errors import DataError
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.split_turn import SplitTurn, option_that_proves, split_turn
-from torchpipe.tokenizers.jinja.turns import Turn, TurnProver
+from torchpipe.tokenizers.jinja.turns import NO_STOP, Turn, TurnProver
 
 OnUnproved = Literal["refuse", "split", "drop", "common_prefix"]
 """What becomes of a turn of which it can't be proved what the model would sample.
@@ -89,6 +89,8 @@ def _refusal(turn: Turn, prover: TurnProver, rendering: Rendering, split: SplitT
     if option is not None:
         name, value = option
         ways = f"{ways}; or set template_kwargs: {{{name}: {str(value).lower()}}}, with which it is proved"
+    if turn.why_not == NO_STOP and turn.message == len(rendering.rows) - 1:
+        ways = f"{ways}; or set append_stop: true, which ends the row with the token that the template writes next"
     return DataError(
         f"Message {turn.message} (assistant) is not proved to be what the model would sample: {turn.why_not}. "
         f"Set on_unproved: {ways}; or don't train it (masking_strategy: train_on_last)."

@@ -57,11 +57,12 @@ class Rendering:
         reading: when each message became known.
         has_unknown: whether the origin of some text was lost.
         controls: the control tokens in the template's own text, once somebody has found them.
+        num_written: the characters that the template wrote; less than the text's where something was appended.
     """
 
     __slots__ = (
-        *("_of_messages", "_starts", "controls", "has_unknown", "owners", "printed", "reading", "rows"),
-        *("template_ranges", "text"),
+        *("_of_messages", "_starts", "controls", "has_unknown", "num_written", "owners", "printed"),
+        *("reading", "rows", "template_ranges", "text"),
     )
 
     def __init__(self, chunks: Iterable[Any], rows: Sequence[RowMessage], reading: Reading, state: RenderState) -> None:
@@ -75,6 +76,7 @@ class Rendering:
         self._of_messages: dict[int, list[Printed]] | None = None
         self._starts: dict[int, int] | None = None
         self.text = self._read(chunks, state)
+        self.num_written = len(self.text)
 
     def _read(self, chunks: Iterable[Any], state: RenderState) -> str:
         """All text of the chunks. One pass: this is where most time goes that isn't the template's."""
@@ -132,6 +134,15 @@ class Rendering:
         if begun >= 0:
             ranges.append((begun, place))
         return "".join(texts)
+
+    def append(self, control: ControlSpan, message: int) -> None:
+        """Ends the text with a control token, as the message's, as if the template had written it."""
+        start = len(self.text)
+        self.text += control.text
+        self.template_ranges.append((start, len(self.text)))
+        self.owners.append((start, message))
+        if self.controls is not None:
+            self.controls = [*self.controls, control._replace(start=start, stop=len(self.text))]
 
     def printed_of(self, message: int) -> Sequence[Printed]:
         """Where the message's own strings stand, in order."""

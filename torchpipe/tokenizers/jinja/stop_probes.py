@@ -2,13 +2,14 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torchpipe._suggest import listed
-from torchpipe.errors import TokenizerError, TorchpipeError
+from torchpipe.errors import ConfigError, TokenizerError, TorchpipeError
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
+from torchpipe.tokenizers.jinja.stop_token import kind_of_turn, stop_token
 
 _QUESTION = {"role": "user", "content": "Question one?"}
 _REPLY = {"role": "assistant", "content": "Reply one."}
@@ -44,6 +45,8 @@ _PROBES: tuple[tuple[list[dict[str, Any]], Any], ...] = (
 _SPELLED = re.compile(r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>")
 
 ControlsIn = Callable[[Rendering], Sequence[ControlSpan]]
+StopsToAppend = dict[ProvableTemplate, dict[str, ControlSpan]]
+"""What ends a last turn that a template leaves open: by template, and by "reply" or "call"."""
 
 
 def stops_of(
@@ -88,6 +91,46 @@ def probed_stops(template: ProvableTemplate, options: Mapping[str, Any], control
         if after > start and inside:
             found.add(inside[-1])
     return frozenset(found)
+
+
+def stops_to_append(
+    templates: Iterable[ProvableTemplate],
+    options: Mapping[str, Any],
+    controls_in: ControlsIn,
+    stop_texts: Collection[str],
+) -> StopsToAppend:
+    """The :func:`following_stops` of each template.
+
+    Raises:
+        ConfigError: one has none after a reply, so that there is nothing to append.
+    """
+    found = {each: following_stops(each, options, controls_in, stop_texts) for each in dict.fromkeys(templates)}
+    for template, stops in found.items():
+        if "reply" not in stops:
+            raise ConfigError(
+                f"append_stop is true, and the {template.name} writes no control token after a reply, in the middle of "
+                "a conversation either. Add one to the template, or set append_stop: false and on_unproved."
+            )
+    return found
+
+
+def following_stops(
+    template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn, stop_texts: Collection[str]
+) -> dict[str, ControlSpan]:
+    """The control token at which a turn stops that another message follows, by what it ends with: reply or call.
+
+    Raises:
+        TokenizerError: the template exceeds its limits.
+    """
+    found: dict[str, ControlSpan] = {}
+    for rendering in _renderings(template, options):
+        start = rendering.start_of(1)
+        end = rendering.end_of_turn(1, start)
+        after = rendering.content_end(1, start, end)
+        stop = stop_token(rendering, controls_in(rendering), after, end, stop_texts)
+        if after > start and stop is not None:
+            found.setdefault(kind_of_turn(rendering.rows[1]), stop)
+    return found
 
 
 def unknown_controls(template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn) -> list[str]:

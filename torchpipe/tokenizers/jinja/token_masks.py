@@ -2,14 +2,54 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from torchpipe.data.train_on import TrainOn
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.jinja.conversation import RenderedSample
 from torchpipe.tokenizers.jinja.token_trace import parts_of, turn_at
 from torchpipe.tokenizers.pieces import Piece, token_ranges
+from torchpipe.tokenizers.render import MaskPolicy
 
 Ranges = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskRules:
+    """What of a conversation is trained.
+
+    Attributes:
+        policy: "sampled" trains what the model samples; "message" all of a message.
+        train_on: which parts of that count.
+        bos_id, eos_id: what starts and ends a document, which "message" doesn't train.
+    """
+
+    policy: MaskPolicy
+    train_on: TrainOn
+    bos_id: int | None
+    eos_id: int | None
+
+
+def mask_of(
+    sample: RenderedSample, unmasked: Collection[int], pieces: Sequence[Piece], backend: Backend, rules: MaskRules
+) -> list[bool]:
+    """The mask of all tokens of the pieces; True = not trained.
+
+    Args:
+        sample: the conversation.
+        unmasked: the messages that are trained, whoever speaks.
+        pieces: the sample's text, encoded.
+        backend: that encoded it.
+        rules: what counts.
+    """
+    if rules.policy == "sampled":
+        trained = sampled_ranges(sample)
+    else:
+        trained = message_ranges(sample, unmasked, pieces, bos_id=rules.bos_id, eos_id=rules.eos_id)
+    mask = _mask_of_ranges(pieces, trained, sample.rendering.text, backend)
+    if not rules.train_on.is_all:
+        _take_away(mask, sample, pieces, backend, rules.train_on)
+    return mask
 
 
 def sampled_ranges(sample: RenderedSample) -> Ranges:
@@ -45,7 +85,7 @@ def message_ranges(
     return [(start, end) for start, end in ranges if start < end]
 
 
-def take_away(
+def _take_away(
     mask: list[bool], sample: RenderedSample, pieces: Sequence[Piece], backend: Backend, train_on: TrainOn
 ) -> None:
     """Masks, in place, what ``train_on`` leaves out of what is trained."""
@@ -71,20 +111,25 @@ def take_away(
             place += 1
 
 
-def message_of_tokens(sample: RenderedSample, pieces: Sequence[Piece], backend: Backend) -> list[int]:
-    """For each token the message in whose turn it is sampled, else the one whose text it is; -1 for no message's."""
+def weights_of(
+    sample: RenderedSample, weights: Sequence[float], pieces: Sequence[Piece], backend: Backend
+) -> list[float]:
+    """For each token the weight of the message in whose turn it is sampled, else of the one whose text it is.
+
+    Text of no message weighs 1.0.
+    """
     owners = sample.rendering.owners
     starts = [start for start, _ in owners]
-    messages: list[int] = []
+    found: list[float] = []
     for piece in pieces:
         for start, _ in token_ranges(piece, sample.rendering.text, backend):
             turn = turn_at(sample.turns, start)
-            owner = owners[max(0, bisect_right(starts, start) - 1)][1]
-            messages.append(owner if turn is None else turn.message)
-    return messages
+            owner = owners[max(0, bisect_right(starts, start) - 1)][1] if turn is None else turn.message
+            found.append(weights[owner] if owner >= 0 else 1.0)
+    return found
 
 
-def mask_of(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:
+def _mask_of_ranges(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:
     """The mask of all tokens of the pieces; True = not trained.
 
     A token is trained where all its characters are within one range. A piece is looked into token by token only where

@@ -18,6 +18,7 @@ from torchpipe.errors import TorchpipeError
 from torchpipe.tokenizers.jinja.coverage import lost_number, shown, what_is_lost
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
+from torchpipe.tokenizers.jinja.stop_token import kind_of_turn, stop_token
 from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
 
 _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
@@ -72,6 +73,7 @@ class TurnProver:
         stop_texts: control tokens at which sampling stops.
         max_exact_turns: the most turns whose prompts are rendered to be compared; None is no limit.
         follows_row: whether prompts are also tried with the thinking option that the row implies.
+        stops_to_append: what a last turn without a stop token gets, by :func:`kind_of_turn`; nothing by default.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class TurnProver:
         stop_texts: frozenset[str],
         max_exact_turns: int | None = None,
         follows_row: bool = True,
+        stops_to_append: Mapping[str, ControlSpan] | None = None,
     ) -> None:
         self._template = template
         self._messages = messages
@@ -93,9 +96,25 @@ class TurnProver:
         self._controls_in = controls_in
         self._stop_texts = stop_texts
         self._max_exact_turns = max_exact_turns
+        self._stops_to_append = stops_to_append or {}
         self._exact_turns: set[int] = set()
         self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
         self._option_names = sorted(template.thinking_options - options.keys()) if follows_row else []
+
+    def rendering_of(self, num_messages: int) -> Rendering:
+        """The conversation of the first messages, with the stop token that its last turn lacks where that is asked for.
+
+        Raises:
+            TokenizerError: the template refuses them, or fails.
+        """
+        rendering = self._template.trace(self._messages[:num_messages], self._tools, False, self._options)
+        last = self._messages[num_messages - 1]
+        stop = self._stops_to_append.get(kind_of_turn(last))
+        if stop is not None and last["role"] == "assistant":
+            turn = self.turns_of(rendering, only=num_messages - 1)[0]
+            if turn.stop == turn.stop_start:
+                rendering.append(stop, num_messages - 1)
+        return rendering
 
     def turns_of(self, rendering: Rendering, *, only: int | None = None) -> list[Turn]:
         """The assistant turns of a rendering of all messages up to some message, in order.
@@ -120,7 +139,7 @@ class TurnProver:
     def proved_in(self, num_messages: int, message: int) -> tuple[Rendering, Turn] | None:
         """The conversation of the first messages, and its turn ``message``; None where it isn't proved there."""
         try:
-            rendering = self._template.trace(self._messages[:num_messages], self._tools, False, self._options)
+            rendering = self.rendering_of(num_messages)
         except TorchpipeError:
             return None  # the template wants other messages than these: they prove nothing
         turn = self.turns_of(rendering, only=message)[0]
@@ -142,6 +161,7 @@ class TurnProver:
             stop_texts=self._stop_texts,
             max_exact_turns=self._max_exact_turns,
             follows_row=False,
+            stops_to_append=self._stops_to_append,
         )
         prover._exact_turns = self._exact_turns
         return prover
@@ -177,7 +197,7 @@ class TurnProver:
             start = _before_control(controls, start)
         end = rendering.end_of_turn(index, start)
         content_end = rendering.content_end(index, start, end)
-        stop = _stop(rendering, controls, content_end, end, self._stop_texts)
+        stop = stop_token(rendering, controls, content_end, end, self._stop_texts)
         if not fault and rendering.has_unknown:
             fault = "the template changes text in a way that can't be followed"
         if not fault and stop is None:
@@ -186,7 +206,7 @@ class TurnProver:
             lost = what_is_lost(rendering, index, start, stop.start)
             fault = lost or lost_number(self._messages[index], rendering.text[start : stop.start]) or ""
         if not fault and stop is not None:
-            fault = self._what_changes(rendering, index, min(stop.stop, end), option)
+            fault = self._what_changes(rendering, index, min(stop.stop, end, rendering.num_written), option)
         turn = Turn(
             message=index,
             start=start,
@@ -272,23 +292,6 @@ def has_reasoning(message: Mapping[str, Any]) -> bool:
         return True
     content = message.get("content")
     return isinstance(content, str) and "<think>" in content and "</think>" in content
-
-
-def _stop(
-    rendering: Rendering, controls: Sequence[ControlSpan], content_end: int, end: int, stop_texts: frozenset[str]
-) -> ControlSpan | None:
-    """The control token at which the model stops: after the content, inside the turn."""
-    first = bisect_left(controls, content_end, key=itemgetter(0))
-    last: ControlSpan | None = None
-    for number in range(first, len(controls)):
-        control = controls[number]
-        if control.start >= end:
-            opens_next = not rendering.text[end : control.start].strip()
-            return last or (control if opens_next else None)
-        if control.text in stop_texts:
-            return control
-        last = control
-    return last
 
 
 def _before_control(controls: Sequence[ControlSpan], place: int) -> int:
