@@ -21,7 +21,7 @@ from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
 from torchpipe.tokenizers.jinja.row import Row
 from torchpipe.tokenizers.jinja.split_turn import SplitTurn, option_that_proves, split_turn
-from torchpipe.tokenizers.jinja.stop_probes import following_stops, probed_stops
+from torchpipe.tokenizers.jinja.stop_probes import endings_of, probed_stops
 from torchpipe.tokenizers.jinja.turns import NO_STOP, ControlSpan, Turn, TurnProver
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +104,7 @@ def cases_of(
     """
     spans = Spans(template.text)
     stops = probed_stops(template, options, spans) | {"</s>"}
-    ends = following_stops(template, options, spans, stops)
+    endings = endings_of(template, options, spans, stops)
     for conversation in conversations:
         messages, tools = Row.of(conversation.messages).messages, conversation.tools
         try:
@@ -120,7 +120,7 @@ def cases_of(
         split = {turn.message: own for turn in refused if (own := split_turn(prover, turn.message)) is not None}
         refused = [turn for turn in refused if turn.message not in split]
         written = {turn.message for turn in refused if is_written(rendering, messages, tools, turn.message)}
-        asked = prover_with(stops_to_append=ends)
+        asked = prover_with(endings=endings)
         by_caller = {
             turn.message
             for turn in refused

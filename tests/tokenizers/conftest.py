@@ -1,4 +1,4 @@
-"""A tokenizer file that stands in for Gemma's, which is not at hand; the tokenizers of the golden files."""
+"""A tokenizer file that stands in for Gemma's, the tokenizers of the golden files, and a small one of bytes."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from torchpipe.tokenizers import Backend
+from torchpipe.data import Message
+from torchpipe.tokenizers import Backend, ChatTemplateTokenizer
+from torchpipe.tokenizers.backend import check_encodable
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.families import LLAMA3, LLAMA4, QWEN2_5, QWEN3
 
@@ -135,3 +137,50 @@ def golden_records(shared_data: Path) -> Callable[[str], list[dict[str, Any]]]:
             return [json.loads(line) for line in file]
 
     return records
+
+
+class Bytes:
+    """A back end in which each byte of a text is its id."""
+
+    name, num_tokens = "bytes", 256
+    control_tokens: dict[str, int] = {}  # noqa: RUF012
+
+    def encode(self, text: str) -> list[int]:
+        check_encodable(text)
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token_ids).decode(errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+
+class Chatml:
+    """ChatML on bytes: a template, its control tokens, a conversation, and tokenizers of it and of other templates."""
+
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    special = {"<|im_start|>": 300, "<|im_end|>": 301, "<|endoftext|>": 302, "<think>": 303, "</think>": 304}  # noqa: RUF012
+    chat = (
+        Message("user", "Hi", masked=True),
+        Message("assistant", "Hello."),
+        Message("user", "Bye", masked=True),
+        Message("assistant", "See you."),
+    )
+
+    def tokenizer(self, template: Any = template, **arguments: Any) -> ChatTemplateTokenizer:
+        arguments = {"eos_token": "<|im_end|>", "special_tokens": self.special, **arguments}
+        return ChatTemplateTokenizer(Bytes(), template, **arguments)
+
+    def trained_text(self, made: ChatTemplateTokenizer, tokens: Sequence[int], mask: Sequence[bool]) -> str:
+        kept = [token for token, masked in zip(tokens, mask, strict=True) if not masked]
+        return made.decode(kept, truncate_at_eos=False, skip_special_tokens=False)
+
+
+@pytest.fixture(scope="session")
+def chatml() -> Chatml:
+    """ChatML on bytes."""
+    return Chatml()

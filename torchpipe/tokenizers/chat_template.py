@@ -20,7 +20,7 @@ from torchpipe.tokenizers.jinja.conversation import ON_UNPROVED, OnUnproved, Ren
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering, control_span
 from torchpipe.tokenizers.jinja.row import Row
-from torchpipe.tokenizers.jinja.stop_probes import StopsToAppend, stops_of, stops_to_append
+from torchpipe.tokenizers.jinja.stop_probes import EndingsToAppend, endings_to_append, stops_of
 from torchpipe.tokenizers.jinja.token_trace import trace_of
 from torchpipe.tokenizers.jinja.turns import TurnProver
 from torchpipe.tokenizers.pieces import Piece, PieceEncoder
@@ -126,9 +126,9 @@ class ChatTemplateTokenizer(Vocabulary):
         options = {**self._named, **self.template_kwargs}
         templates = (self.chat_template, self.tool_template)
         self._stop_texts |= stops_of(templates, options, self._controls_in)
-        self._stops_to_append: StopsToAppend = {}
+        self._endings: EndingsToAppend = {}
         if append_stop:
-            self._stops_to_append = stops_to_append(templates, options, self._controls_in, self._stop_texts)
+            self._endings = endings_to_append(templates, options, self._controls_in, self._stop_texts)
         self.stop_tokens = sorted(self.special_tokens[text] for text in self._stop_texts)
 
     @classmethod
@@ -270,7 +270,7 @@ class ChatTemplateTokenizer(Vocabulary):
                 controls_in=self._controls_in,
                 stop_texts=self._stop_texts,
                 max_exact_turns=self.max_exact_turns,
-                stops_to_append=self._stops_to_append.get(template),
+                endings=self._endings.get(template),
             )
             samples = samples_of(prover.rendering_of(len(row.messages)), prover, row.trained_turns, self.on_unproved)
         return [self._tokenized(sample, row, trace) for sample in samples]

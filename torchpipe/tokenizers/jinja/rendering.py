@@ -135,12 +135,12 @@ class Rendering:
             ranges.append((begun, place))
         return "".join(texts)
 
-    def append(self, control: ControlSpan, message: int) -> None:
-        """Ends the text with a control token, as the message's, as if the template had written it."""
-        start = len(self.text)
-        self.text += control.text
-        self.template_ranges.append((start, len(self.text)))
-        self.owners.append((start, message))
+    def append(self, text: str, control: ControlSpan, message: int) -> None:
+        """Ends the message with a text and a control token, as if the template had written them."""
+        place, start = len(self.text), len(self.text) + len(text)
+        self.text += text + control.text
+        self.template_ranges.append((place, len(self.text)))
+        self.owners.append((place, message))
         if self.controls is not None:
             self.controls = [*self.controls, control._replace(start=start, stop=len(self.text))]
 

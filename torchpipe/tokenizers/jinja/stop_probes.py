@@ -9,7 +9,7 @@ from torchpipe._suggest import listed
 from torchpipe.errors import ConfigError, TokenizerError, TorchpipeError
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
-from torchpipe.tokenizers.jinja.stop_token import kind_of_turn, stop_token
+from torchpipe.tokenizers.jinja.stop_token import Ending, kind_of_turn, stop_token
 
 _QUESTION = {"role": "user", "content": "Question one?"}
 _REPLY = {"role": "assistant", "content": "Reply one."}
@@ -45,7 +45,7 @@ _PROBES: tuple[tuple[list[dict[str, Any]], Any], ...] = (
 _SPELLED = re.compile(r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>\s]{1,40}｜>")
 
 ControlsIn = Callable[[Rendering], Sequence[ControlSpan]]
-StopsToAppend = dict[ProvableTemplate, dict[str, ControlSpan]]
+EndingsToAppend = dict[ProvableTemplate, dict[str, Ending]]
 """What ends a last turn that a template leaves open: by template, and by "reply" or "call"."""
 
 
@@ -93,18 +93,18 @@ def probed_stops(template: ProvableTemplate, options: Mapping[str, Any], control
     return frozenset(found)
 
 
-def stops_to_append(
+def endings_to_append(
     templates: Iterable[ProvableTemplate],
     options: Mapping[str, Any],
     controls_in: ControlsIn,
     stop_texts: Collection[str],
-) -> StopsToAppend:
-    """The :func:`following_stops` of each template.
+) -> EndingsToAppend:
+    """The :func:`endings_of` of each template.
 
     Raises:
         ConfigError: one has none after a reply, so that there is nothing to append.
     """
-    found = {each: following_stops(each, options, controls_in, stop_texts) for each in dict.fromkeys(templates)}
+    found = {each: endings_of(each, options, controls_in, stop_texts) for each in dict.fromkeys(templates)}
     for template, stops in found.items():
         if "reply" not in stops:
             raise ConfigError(
@@ -114,22 +114,23 @@ def stops_to_append(
     return found
 
 
-def following_stops(
+def endings_of(
     template: ProvableTemplate, options: Mapping[str, Any], controls_in: ControlsIn, stop_texts: Collection[str]
-) -> dict[str, ControlSpan]:
-    """The control token at which a turn stops that another message follows, by what it ends with: reply or call.
+) -> dict[str, Ending]:
+    """How the template ends a turn that another message follows, by what the turn is: reply or call.
 
     Raises:
         TokenizerError: the template exceeds its limits.
     """
-    found: dict[str, ControlSpan] = {}
+    found: dict[str, Ending] = {}
     for rendering in _renderings(template, options):
         start = rendering.start_of(1)
         end = rendering.end_of_turn(1, start)
         after = rendering.content_end(1, start, end)
         stop = stop_token(rendering, controls_in(rendering), after, end, stop_texts)
         if after > start and stop is not None:
-            found.setdefault(kind_of_turn(rendering.rows[1]), stop)
+            ending = Ending(rendering.text[after : stop.start], stop)
+            found.setdefault(kind_of_turn(rendering.rows[1]), ending)
     return found
 
 

@@ -3,9 +3,16 @@
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
+
+
+class Ending(NamedTuple):
+    """How a template ends a turn: what it writes after the turn's last string, and the stop token."""
+
+    before: str
+    control: ControlSpan
 
 
 def stop_token(

@@ -18,7 +18,7 @@ from torchpipe.errors import TorchpipeError
 from torchpipe.tokenizers.jinja.coverage import lost_number, shown, what_is_lost
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
-from torchpipe.tokenizers.jinja.stop_token import kind_of_turn, stop_token
+from torchpipe.tokenizers.jinja.stop_token import Ending, kind_of_turn, stop_token
 from torchpipe.tokenizers.jinja.syntax import PROMPT_FLAG
 
 _TOO_MANY = "the row has more turns than max_exact_turns whose prompts have to be rendered one by one"
@@ -73,7 +73,8 @@ class TurnProver:
         stop_texts: control tokens at which sampling stops.
         max_exact_turns: the most turns whose prompts are rendered to be compared; None is no limit.
         follows_row: whether prompts are also tried with the thinking option that the row implies.
-        stops_to_append: what a last turn without a stop token gets, by :func:`kind_of_turn`; nothing by default.
+        endings: what a last turn without a stop token gets, by
+            :func:`~torchpipe.tokenizers.jinja.stop_token.kind_of_turn`; nothing by default.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class TurnProver:
         stop_texts: frozenset[str],
         max_exact_turns: int | None = None,
         follows_row: bool = True,
-        stops_to_append: Mapping[str, ControlSpan] | None = None,
+        endings: Mapping[str, Ending] | None = None,
     ) -> None:
         self._template = template
         self._messages = messages
@@ -96,24 +97,27 @@ class TurnProver:
         self._controls_in = controls_in
         self._stop_texts = stop_texts
         self._max_exact_turns = max_exact_turns
-        self._stops_to_append = stops_to_append or {}
+        self._endings = endings or {}
         self._exact_turns: set[int] = set()
         self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
         self._option_names = sorted(template.thinking_options - options.keys()) if follows_row else []
 
     def rendering_of(self, num_messages: int) -> Rendering:
-        """The conversation of the first messages, with the stop token that its last turn lacks where that is asked for.
+        """The conversation of the first messages; its last turn gets the ending that it lacks, where that is asked for.
+
+        It does where what the template wrote after its last string begins as in the middle of a conversation.
 
         Raises:
             TokenizerError: the template refuses them, or fails.
         """
         rendering = self._template.trace(self._messages[:num_messages], self._tools, False, self._options)
         last = self._messages[num_messages - 1]
-        stop = self._stops_to_append.get(kind_of_turn(last))
-        if stop is not None and last["role"] == "assistant":
+        ending = self._endings.get(kind_of_turn(last))
+        if ending is not None and last["role"] == "assistant":
             turn = self.turns_of(rendering, only=num_messages - 1)[0]
-            if turn.stop == turn.stop_start:
-                rendering.append(stop, num_messages - 1)
+            written = rendering.text[turn.stop :]
+            if turn.stop == turn.stop_start and ending.before.startswith(written):
+                rendering.append(ending.before[len(written) :], ending.control, num_messages - 1)
         return rendering
 
     def turns_of(self, rendering: Rendering, *, only: int | None = None) -> list[Turn]:
@@ -161,7 +165,7 @@ class TurnProver:
             stop_texts=self._stop_texts,
             max_exact_turns=self._max_exact_turns,
             follows_row=False,
-            stops_to_append=self._stops_to_append,
+            endings=self._endings,
         )
         prover._exact_turns = self._exact_turns
         return prover
