@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from torchpipe.errors import TokenizerError
 from torchpipe.tokenizers.jinja.provable import ProvableTemplate
 from torchpipe.tokenizers.jinja.rendering import Rendering
+from torchpipe.tokenizers.jinja.split_turn import split_turn
+from torchpipe.tokenizers.jinja.stop_probes import endings_of
 from torchpipe.tokenizers.jinja.turns import ControlSpan, TurnProver
 
 CONTROL = re.compile(r"<\|\w+\|>")
@@ -81,29 +83,33 @@ def controls_in(rendering: Rendering) -> list[ControlSpan]:
     ]
 
 
-def false_proofs(text: str, conversations: Sequence[Sequence[dict[str, Any]]]) -> list[Any]:
+def false_proofs(text: str, conversations: Sequence[Sequence[dict[str, Any]]], *, append: bool) -> list[Any]:
     """The proved turns that plain renders of the conversation's beginnings speak against."""
     used = ProvableTemplate(text)  # what it remembers of one conversation must not mislead in the next
+    stops = frozenset({"<|end|>"})
+    endings = endings_of(used, {}, controls_in, stops) if append else None
     found = []
     for messages in conversations:
+        prover = TurnProver(used, messages, None, {}, controls_in=controls_in, stop_texts=stops, endings=endings)
         try:
-            rendering = used.trace(messages)
+            rendering = prover.rendering_of(len(messages))
         except TokenizerError:
             continue
-        prover = TurnProver(used, messages, None, {}, controls_in=controls_in, stop_texts=frozenset({"<|end|>"}))
-        for turn in prover.turns_of(rendering):
-            if not turn.proved:
-                continue
+        turns = prover.turns_of(rendering)
+        proved = [(rendering, turn) for turn in turns if turn.proved]
+        split = [own for turn in turns if not turn.proved and (own := split_turn(prover, turn.message)) is not None]
+        for whole, turn in (*proved, *((own.rendering, own.turn) for own in split)):
             options = {} if turn.option is None else dict([turn.option])
             prompt = used.render(messages[: turn.message], None, True, **options)
             alone = used.render(messages[: turn.message + 1], None, False, **options)
-            stop = min(turn.stop, rendering.end_of_turn(turn.message, turn.start))  # the next header may be the stop
-            if prompt != rendering.text[: turn.start] or not alone.startswith(rendering.text[:stop]):
+            # The next header may be the stop, or one that was appended.
+            stop = min(turn.stop, whole.end_of_turn(turn.message, turn.start), whole.num_written)
+            if prompt != whole.text[: turn.start] or not alone.startswith(whole.text[:stop]):
                 found.append((messages, turn))
     return found
 
 
 @settings(max_examples=300, deadline=None)
-@given(templates, st.lists(conversations, min_size=1, max_size=5))
-def test_a_random_template_gets_no_false_proof(text: str, rows: list[Sequence[dict[str, Any]]]) -> None:
-    assert false_proofs(text, rows) == []
+@given(templates, st.lists(conversations, min_size=1, max_size=5), st.booleans())
+def test_a_random_template_gets_no_false_proof(text: str, rows: list[Sequence[dict[str, Any]]], append: bool) -> None:
+    assert false_proofs(text, rows, append=append) == []
