@@ -119,6 +119,12 @@ def test_the_sampled_policy_trains_what_the_model_samples(family: str, build: Ca
 
 
 @pytest.mark.parametrize("family", BUILDERS)
+def test_a_builder_takes_what_to_train_on(family: str, build: Callable[..., Any]) -> None:
+    tokenizer = build(family, mask_policy="sampled", train_on={"turn_end": "none"})
+    assert trained_text(tokenizer, CHAT).lstrip() == "A thing."
+
+
+@pytest.mark.parametrize("family", BUILDERS)
 def test_the_message_policy_trains_the_header_too(family: str, build: Callable[..., Any]) -> None:
     tokenizer = build(family)
     text = trained_text(tokenizer, CHAT)

@@ -62,7 +62,11 @@ class TrainOn:
 _ALL = TrainOn()
 
 
-def as_train_on(value: TrainOn | Mapping[str, Any] | None) -> TrainOn:
+TrainOnLike = TrainOn | Mapping[str, Any] | None
+"""What an argument may be that says which parts count: None is all; a table has the fields of :class:`TrainOn`."""
+
+
+def as_train_on(value: TrainOnLike) -> TrainOn:
     """The argument itself, or the one that a table of its fields describes; None is all.
 
     Raises:

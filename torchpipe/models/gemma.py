@@ -4,6 +4,7 @@ from typing import Literal
 
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import DataError
 from torchpipe.models.llama2 import Llama2Tokenizer
 from torchpipe.tokenizers import MaskPolicy, PromptTemplateLike
@@ -55,7 +56,7 @@ class GemmaTokenizer(Llama2Tokenizer):
 
     Args:
         path: the published ``tokenizer.model``, a SentencePiece model.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -71,10 +72,11 @@ class GemmaTokenizer(Llama2Tokenizer):
         truncation_type: Literal["left", "right"] = "right",
         *,
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
         template = as_prompt_template(prompt_template)
         self.chat_format_row = GEMMA_TURNS if isinstance(template, GemmaChatTemplate) else GEMMA
-        super().__init__(path, max_seq_len, template, truncation_type, mask_policy=mask_policy)
+        super().__init__(path, max_seq_len, template, truncation_type, mask_policy=mask_policy, train_on=train_on)
 
 
 def gemma_tokenizer(
@@ -84,6 +86,7 @@ def gemma_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> GemmaTokenizer:
     """The tokenizer of Gemma; see :class:`GemmaTokenizer`.
 
@@ -94,5 +97,8 @@ def gemma_tokenizer(
             instruction-tuned models, or another dotted name, table of role to (before, after), or template.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
-    return GemmaTokenizer(path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+    return GemmaTokenizer(
+        path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from torchpipe.data.messages import Message, Role
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import DataError
 from torchpipe.tokenizers import ChatFormat, ChatFormatTokenizer, MaskPolicy, PromptTemplateLike, open_backend
 from torchpipe.tokenizers.families import LLAMA2
@@ -63,7 +64,7 @@ class Llama2Tokenizer(ChatFormatTokenizer):
 
     Args:
         path: the published ``tokenizer.model``, a SentencePiece model.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -81,6 +82,7 @@ class Llama2Tokenizer(ChatFormatTokenizer):
         truncation_type: Literal["left", "right"] = "right",
         *,
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
         super().__init__(
             open_backend(path, self.chat_format_row),
@@ -89,6 +91,7 @@ class Llama2Tokenizer(ChatFormatTokenizer):
             prompt_template=prompt_template,
             truncation_type=truncation_type,
             mask_policy=mask_policy,
+            train_on=train_on,
         )
 
     def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = False, skip_special_tokens: bool = True) -> str:
@@ -103,6 +106,7 @@ def llama2_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> Llama2Tokenizer:
     """The tokenizer of Llama 2; see :class:`Llama2Tokenizer`.
 
@@ -112,5 +116,8 @@ def llama2_tokenizer(
         prompt_template: a dotted name to call, a table of role to (before, after), a template, or None for bare text.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
-    return Llama2Tokenizer(path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+    return Llama2Tokenizer(
+        path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+    )

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import ClassVar, Literal
 
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
 from torchpipe.tokenizers import (
@@ -55,7 +56,7 @@ class Llama3Tokenizer(FamilyTokenizer):
         path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
         special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
             the ranks as Llama 3 does.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -82,6 +83,7 @@ def llama3_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> Llama3Tokenizer:
     """The tokenizer of Llama 3, 3.1, 3.2 and 3.3; see :class:`Llama3Tokenizer`.
 
@@ -94,10 +96,13 @@ def llama3_tokenizer(
         truncation_type: the side that is cut.
         mask_policy: ``"message"``: every token of a trained message is trained, header included; ``"sampled"``: only
             what the model itself would write.
+        train_on: which parts of a trained message count; None: all.
 
     Raises:
         SourceError: a file is missing.
         TokenizerError: a file is not of this family.
     """
     special_tokens = read_special_tokens(special_tokens_path)
-    return Llama3Tokenizer(path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+    return Llama3Tokenizer(
+        path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+    )

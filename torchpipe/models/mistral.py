@@ -4,6 +4,7 @@ from typing import Literal
 
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import PromptTemplate
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import DataError
 from torchpipe.models.llama2 import Llama2Tokenizer
 from torchpipe.tokenizers import ChatFormat, MaskPolicy, PromptTemplateLike
@@ -43,7 +44,7 @@ class MistralTokenizer(Llama2Tokenizer):
 
     Args:
         path: the published ``tokenizer.model``, a SentencePiece model.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -61,8 +62,11 @@ class MistralTokenizer(Llama2Tokenizer):
         truncation_type: Literal["left", "right"] = "right",
         *,
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
-        super().__init__(path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+        super().__init__(
+            path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+        )
 
 
 def mistral_tokenizer(
@@ -72,6 +76,7 @@ def mistral_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> MistralTokenizer:
     """The tokenizer of Mistral; see :class:`MistralTokenizer`.
 
@@ -81,5 +86,8 @@ def mistral_tokenizer(
         prompt_template: a dotted name to call, a table of role to (before, after), a template, or None for bare text.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
-    return MistralTokenizer(path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+    return MistralTokenizer(
+        path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+    )

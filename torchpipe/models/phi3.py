@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from torchpipe.data.messages import Message
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers import (
     ChatFormat,
     FamilyTokenizer,
@@ -23,7 +24,7 @@ class Phi3MiniTokenizer(FamilyTokenizer):
         path: the published ``tokenizer.model``, a SentencePiece model.
         special_tokens: ids of the control tokens by text; None numbers them from the end of the model's pieces, as the
             published file of 32,000 pieces has them.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -84,6 +85,7 @@ def phi3_mini_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> Phi3MiniTokenizer:
     """The tokenizer of Phi-3 Mini; see :class:`Phi3MiniTokenizer`.
 
@@ -94,8 +96,9 @@ def phi3_mini_tokenizer(
         prompt_template: a dotted name to call, a table of role to (before, after), or a template.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
     special_tokens = read_special_tokens(special_tokens_path)
     return Phi3MiniTokenizer(
-        path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy
+        path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )

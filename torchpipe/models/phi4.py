@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from torchpipe.data.messages import Message
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers import (
     ChatFormatTokenizer,
     MaskPolicy,
@@ -22,7 +23,7 @@ class Phi4Tokenizer(ChatFormatTokenizer):
         vocab_path: ``vocab.json``, which needs ``merges_path``; a ``tokenizer.json``; or tiktoken ranks.
         special_tokens: ids of the control tokens by text; None takes those of the file, or numbers them from the end of
             the ordinary vocabulary as the published file does.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -41,6 +42,7 @@ class Phi4Tokenizer(ChatFormatTokenizer):
         truncation_type: Literal["left", "right"] = "right",
         *,
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
         super().__init__(
             open_backend(vocab_path, PHI4, merges_path=merges_path),
@@ -50,6 +52,7 @@ class Phi4Tokenizer(ChatFormatTokenizer):
             prompt_template=prompt_template,
             truncation_type=truncation_type,
             mask_policy=mask_policy,
+            train_on=train_on,
         )
 
     def tokenize_messages(  # pyright: ignore[reportIncompatibleMethodOverride]  # one signature, not overloads
@@ -97,6 +100,7 @@ def phi4_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> Phi4Tokenizer:
     """The tokenizer of Phi-4; see :class:`Phi4Tokenizer`.
 
@@ -108,8 +112,16 @@ def phi4_tokenizer(
         prompt_template: a dotted name to call, a table of role to (before, after), or a template.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
     special_tokens = read_special_tokens(special_tokens_path)
     return Phi4Tokenizer(
-        merges_path, vocab_path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy
+        merges_path,
+        vocab_path,
+        special_tokens,
+        max_seq_len,
+        prompt_template,
+        truncation_type,
+        mask_policy=mask_policy,
+        train_on=train_on,
     )

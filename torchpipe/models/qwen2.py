@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, TypedDict, Unpack
 
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import ConfigError
 from torchpipe.tokenizers import (
     ChatFormat,
@@ -33,6 +34,7 @@ class QwenOptions(TypedDict, total=False):
     bpe_cache_size: int
     truncation_type: Literal["left", "right"]
     mask_policy: MaskPolicy
+    train_on: TrainOnLike
 
 
 class Qwen2Tokenizer(ChatFormatTokenizer):
@@ -43,7 +45,7 @@ class Qwen2Tokenizer(ChatFormatTokenizer):
         merges_file: ``merges.txt``, where ``path`` is a ``vocab.json``.
         special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
             the ordinary vocabulary as the published files do.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
         errors: how bytes that are not UTF-8 are decoded; only ``"replace"`` is possible.
         unk_token, bpe_cache_size: torchtune's settings, which change nothing: every byte has a token.
@@ -80,6 +82,7 @@ class Qwen2Tokenizer(ChatFormatTokenizer):
         bpe_cache_size: int = DEFAULT_QWEN2_TOKENIZER_BPE_CACHE_SIZE,
         truncation_type: Literal["left", "right"] = "right",
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
         if errors != "replace":
             raise ConfigError(f"errors is {errors!r}. Only 'replace' is possible: such bytes decode to U+FFFD.")
@@ -94,6 +97,7 @@ class Qwen2Tokenizer(ChatFormatTokenizer):
             prompt_template=prompt_template,
             truncation_type=truncation_type,
             mask_policy=mask_policy,
+            train_on=train_on,
         )
 
     def decode(  # pyright: ignore[reportIncompatibleMethodOverride]  # torchtune's signature

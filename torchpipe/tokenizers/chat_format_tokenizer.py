@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.data.train_on import TrainOn
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import ConfigError
 from torchpipe.tokenizers.conversation import OnLost
 from torchpipe.tokenizers.files import open_backend, read_special_tokens
@@ -24,7 +24,7 @@ def chat_format_tokenizer(
     max_seq_len: int | None = None,
     truncation_type: Literal["left", "right"] = "right",
     mask_policy: MaskPolicy = "sampled",
-    train_on: TrainOn | Mapping[str, Any] | None = None,
+    train_on: TrainOnLike = None,
     on_unproved: OnLost = "refuse",
     options: Mapping[str, Any] | None = None,
 ) -> PublisherFormatTokenizer:

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
-from torchpipe.data.train_on import TrainOn, as_train_on
+from torchpipe.data.train_on import TrainOnLike, as_train_on
 from torchpipe.errors import ColumnError, ConfigError, DataError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
@@ -89,7 +89,7 @@ class ChatTemplateTokenizer(Vocabulary):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
-        train_on: TrainOn | Mapping[str, Any] | None = None,
+        train_on: TrainOnLike = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
         append_stop: bool = False,
@@ -151,7 +151,7 @@ class ChatTemplateTokenizer(Vocabulary):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
-        train_on: TrainOn | Mapping[str, Any] | None = None,
+        train_on: TrainOnLike = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
         append_stop: bool = False,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from torchpipe.data.messages import Message
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.files import open_backend
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer, PromptTemplateLike
@@ -20,7 +21,7 @@ class FamilyTokenizer(ChatFormatTokenizer):
         path: the tokenizer file.
         special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
             the ordinary vocabulary, as the family's published file does.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -39,6 +40,7 @@ class FamilyTokenizer(ChatFormatTokenizer):
         truncation_type: Literal["left", "right"] = "right",
         *,
         mask_policy: MaskPolicy = "message",
+        train_on: TrainOnLike = None,
     ) -> None:
         super().__init__(
             open_backend(path, self.chat_format_row),
@@ -48,6 +50,7 @@ class FamilyTokenizer(ChatFormatTokenizer):
             prompt_template=prompt_template,
             truncation_type=truncation_type,
             mask_policy=mask_policy,
+            train_on=train_on,
         )
 
     def tokenize_message(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from torchpipe.data.train_on import TrainOn
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import SourceError, TokenizerError
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer, ToolArguments
@@ -41,7 +41,7 @@ class HuggingFaceModelTokenizer(ChatTemplateTokenizer):
         template_kwargs: Mapping[str, Any] | None = None,
         mask_policy: MaskPolicy = "sampled",
         on_unproved: OnUnproved = "refuse",
-        train_on: TrainOn | Mapping[str, Any] | None = None,
+        train_on: TrainOnLike = None,
         tool_arguments: ToolArguments = "as_given",
         max_exact_turns: int | None = None,
         append_stop: bool = False,

@@ -11,7 +11,7 @@ from torchpipe.data.prompt_templates import PromptTemplateInterface
 from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
-from torchpipe.data.train_on import TrainOn, as_train_on
+from torchpipe.data.train_on import TrainOnLike, as_train_on
 from torchpipe.data.unwritable import refuse_tools
 from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
@@ -68,7 +68,7 @@ class ChatFormatTokenizer(Vocabulary):
         prompt_template: PromptTemplateLike = None,
         truncation_type: Literal["left", "right"] = "right",
         mask_policy: MaskPolicy = "message",
-        train_on: TrainOn | Mapping[str, Any] | None = None,
+        train_on: TrainOnLike = None,
     ) -> None:
         check_max_seq_len(max_seq_len)
         check_choice("truncation_type", truncation_type, ("left", "right"))

@@ -8,7 +8,7 @@ from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
-from torchpipe.data.train_on import TrainOn
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.data.unwritable import with_known_roles
 from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.tokenizers.backend import Backend
@@ -57,7 +57,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         max_seq_len: int | None = None,
         truncation_type: Literal["left", "right"] = "right",
         mask_policy: MaskPolicy = "sampled",
-        train_on: TrainOn | Mapping[str, Any] | None = None,
+        train_on: TrainOnLike = None,
         on_unproved: OnLost = "refuse",
         options: Mapping[str, Any] | None = None,
     ) -> None:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers import (
     ChatFormat,
     FamilyTokenizer,
@@ -19,7 +20,7 @@ class Llama4Tokenizer(FamilyTokenizer):
         path: the published ``tokenizer.model`` (tiktoken ranks) or a ``tokenizer.json``.
         special_tokens: ids of the control tokens by text; None takes those of ``path``, or numbers them from the end of
             the ranks as Llama 4 does.
-        max_seq_len, prompt_template, truncation_type, mask_policy: see
+        max_seq_len, prompt_template, truncation_type, mask_policy, train_on: see
             :class:`~torchpipe.tokenizers.ChatFormatTokenizer`.
 
     Raises:
@@ -38,6 +39,7 @@ def llama4_tokenizer(
     truncation_type: Literal["left", "right"] = "right",
     *,
     mask_policy: MaskPolicy = "message",
+    train_on: TrainOnLike = None,
 ) -> Llama4Tokenizer:
     """The tokenizer of Llama 4; see :class:`Llama4Tokenizer`.
 
@@ -48,6 +50,9 @@ def llama4_tokenizer(
         prompt_template: a dotted name to call, a table of role to (before, after), or a template.
         truncation_type: the side that is cut.
         mask_policy: ``"message"`` or ``"sampled"``.
+        train_on: which parts of a trained message count; None: all.
     """
     special_tokens = read_special_tokens(special_tokens_path)
-    return Llama4Tokenizer(path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy)
+    return Llama4Tokenizer(
+        path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
+    )
