@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ class Case(NamedTuple):
     turns: list[Turn]
     split: dict[int, SplitTurn]
     written: frozenset[int]
-    by_caller: frozenset[int]
+    by_caller: dict[int, tuple[Rendering, Turn]]
 
     def outcome(self, turn: Turn) -> str:
         """The column that the turn is counted in."""
@@ -122,11 +123,10 @@ def cases_of(
         written = {turn.message for turn in refused if is_written(rendering, messages, tools, turn.message)}
         asked = prover_with(endings=endings)
         by_caller = {
-            turn.message
+            turn.message: found
             for turn in refused
-            if template.thinking_options or turn.why_not == NO_STOP
-            for end in (len(messages), turn.message + 1)
-            if asked.proved_in(end, turn.message) or option_that_proves(asked, turn.message, end)
+            if (template.thinking_options or turn.why_not == NO_STOP)
+            and (found := proved_by_caller(asked, turn.message, len(messages))) is not None
         }
         if turns:
             yield Case(
@@ -138,8 +138,19 @@ def cases_of(
                 turns,
                 split,
                 frozenset(written),
-                frozenset(by_caller),
+                by_caller,
             )
+
+
+def proved_by_caller(asked: TurnProver, message: int, num_messages: int) -> tuple[Rendering, Turn] | None:
+    """The conversation that proves a turn if the caller asks for it: the whole, or the one up to it."""
+    for end in (num_messages, message + 1):
+        if (found := asked.proved_in(end, message)) is not None:
+            return found
+        option = option_that_proves(asked, message, end)
+        if option is not None and (found := asked.with_option(option).proved_in(end, message)) is not None:
+            return found[0], replace(found[1], option=option)
+    return None
 
 
 def is_written(rendering: Rendering, messages: Sequence[Mapping[str, Any]], tools: Any, message: int) -> bool:

@@ -67,19 +67,32 @@ def test_no_proof_is_false(
     for case in cases:
         proved = [(case.rendering, turn) for turn in case.turns if turn.proved]
         own = [(own.rendering, own.turn) for own in case.split.values()]
-        for rendering, turn in (*proved, *own):
+        for rendering, turn in (*proved, *own, *case.by_caller.values()):
             options = template_options if turn.option is None else template_options | dict([turn.option])
             render: Callable[..., str] = compiled[case.template].render
             prompt = render(case.messages[: turn.message], case.tools, True, **options)
             assert prompt == rendering.text[: turn.start], (case.template, case.id, turn)
             alone = render(case.messages[: turn.message + 1], case.tools, False, **options)
-            # Where the next header is the stop, the conversation that ends with the reply has none.
-            stop = min(turn.stop, rendering.end_of_turn(turn.message, turn.start))
+            # A conversation that ends with the reply lacks a stop that is the next header, or appended.
+            stop = min(turn.stop, rendering.end_of_turn(turn.message, turn.start), rendering.num_written)
             assert alone.startswith(rendering.text[:stop]), (case.template, case.id, turn)
             checked[turn.proof] += 1
     assert checked["causal"] > 2_500
     assert checked["exact"] > 4_000
     assert checked["split"] > 400
+
+
+def test_what_a_caller_may_set_proves_more(cases: list[Any]) -> None:
+    """``append_stop`` where a last turn is left open, ``enable_thinking`` where the system text depends on it."""
+    proved = Counter(
+        (case.template.split("/")[1], rendering.num_written < len(rendering.text))
+        for case in cases
+        for rendering, _ in case.by_caller.values()
+    )
+    assert {name for name, appended in proved if appended} == {
+        *("Apertus-8B-Instruct.jinja", "GLM-4.7-Flash.jinja", "r1_distilled_llama.txt")
+    }
+    assert proved["google-gemma-4-31B-it-interleaved.jinja", False] > 80
 
 
 def test_most_turns_are_proved(cases: list[Any]) -> None:
