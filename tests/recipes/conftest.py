@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,6 +83,10 @@ def ended_run() -> Callable[..., int]:
         log = folder / "log.jsonl"
         return log.read_text().count("\n") if log.exists() else 0
 
+    def children_of(process: int) -> list[int]:
+        file = Path(f"/proc/{process}/task/{process}/children")
+        return [int(child) for child in file.read_text().split()] if file.exists() else []
+
     def run(
         *words: str | Path, folder: Path, steps: int, delay: float = 0.0, number: signal.Signals = signal.SIGKILL
     ) -> int:
@@ -91,6 +96,10 @@ def ended_run() -> Callable[..., int]:
         while process.poll() is None and logged_steps(folder) < steps:
             time.sleep(0.005)
         time.sleep(delay)
+        if number == signal.SIGKILL:  # a launcher that is killed can't end its ranks
+            for rank in children_of(process.pid):
+                with suppress(ProcessLookupError):  # it may have ended just now
+                    os.kill(rank, number)
         process.send_signal(number)
         return process.wait()
 

@@ -116,10 +116,12 @@ def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert ended_run(*two, config_in("whole"), folder=whole, steps=10**9) == 0
     config = config_in("parts", save_every_n_steps=2)
+    done = 0
     for number in range(kills):
-        ended_run(
-            *two, config, folder=parts, steps=3 * (number + 1), number=signal.SIGTERM if number % 2 else signal.SIGKILL
-        )
+        how = signal.SIGTERM if number % 2 else signal.SIGKILL
+        status = ended_run(*two, config, folder=parts, steps=3 * (number + 1), number=how)
+        done += status in (-signal.SIGKILL, 128 + signal.SIGTERM)
+    assert done >= kills * 3 // 4
     assert ended_run(*two, config, folder=parts, steps=10**9) == 0
     assert same(weights_of(parts), weights_of(whole))
     assert steps_of(parts, "step", "loss") == steps_of(whole, "step", "loss")

@@ -4,11 +4,13 @@ import json
 import pickle
 import re
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.config import instantiate
 from torchpipe.errors import ConfigError, DataError, SourceError, TokenizerError
 from torchpipe.tokenizers import Backend, HuggingFaceModelTokenizer
@@ -72,6 +74,35 @@ def test_a_day_stands_still(chatml: Any) -> None:
     assert made.decode(made.tokenize_messages(chatml.chat)[0], truncate_at_eos=False).startswith("26 Jul 2024")
     with pytest.raises(ConfigError, match="Give the day that the template writes, as 2024-07-26"):
         chatml.tokenizer(template, template_kwargs={"strftime_now": "today"})
+
+
+def test_a_template_that_asks_for_the_date_writes_one_day_for_as_long_as_its_tokenizer_lives(
+    chatml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Day(date):
+        now = date(2024, 12, 31)
+
+        @classmethod
+        def today(cls) -> date:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return cls.now
+
+    monkeypatch.setattr("torchpipe.tokenizers.template_files.date", Day)
+    tokenizer, template = chatml.tokenizer, "{{ strftime_now('%d %b %Y %H:%M') }}" + chatml.template
+    made = tokenizer(template)
+    given, timeless = tokenizer(template, template_kwargs={"strftime_now": "2024-12-31"}), tokenizer()
+    before = [fingerprint(each) for each in (made, given, timeless)]
+    assert before[0] == before[1]
+    Day.now = date(2025, 1, 1)  # past midnight
+    for each in (made, pickle.loads(pickle.dumps(made))):
+        assert each.decode(each.tokenize_messages(chatml.chat)[0], truncate_at_eos=False).startswith(
+            "31 Dec 2024 00:00"
+        )
+    assert [fingerprint(each) for each in (made, given, timeless)] == before
+    later = [tokenizer(template), tokenizer(template, template_kwargs={"strftime_now": "2024-12-31"}), tokenizer()]
+    assert [fingerprint(each) == held for each, held in zip(later, before, strict=True)] == [False, True, True]
+    of_tools = tokenizer(chatml.template, tool_template=template)
+    Day.now = date(2025, 1, 2)
+    assert fingerprint(tokenizer(chatml.template, tool_template=template)) != fingerprint(of_tools)
 
 
 def test_eos_fills_batches_where_there_is_no_padding_token(chatml: Any) -> None:
