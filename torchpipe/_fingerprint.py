@@ -140,6 +140,7 @@ class Writer:
         # Functions, classes and objects that were written, by id: a second time, their number stands for them.
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # so that no id is given twice
+        self._kinds: set[int] = set()  # ids of the classes that were written as those of objects
         self._open: list[int] = []  # ids of the containers that are being written
         self._said: set[str] = set()
         self._owners: list[str] = []
@@ -167,9 +168,11 @@ class Writer:
         self._owners.pop()
 
     def refuse(self, what: str, *, standalone: bool = False) -> NoFingerprint:
-        """The error: "<owner> <what>"."""
-        owner = self._owners[-1] if self._owners else "The value"
-        return NoFingerprint(refusal(what if standalone else f"{owner} {what}"))
+        """The error: "<owner> <what>", and by way of what it was reached."""
+        owners = self._owners or ["The value"]
+        sentence = what if standalone else f"{owners[-1]} {what}"
+        reached = "" if sentence.startswith(owners[0]) else f" (reached from {owners[0]})"
+        return NoFingerprint(refusal(sentence + reached))
 
     def is_repeated(self, value: object) -> bool:
         """Whether ``value`` has been written, or is being written; its number is then written instead."""
@@ -295,8 +298,14 @@ class Writer:
         self.mark("by", name_of(type(value)))
         return "fingerprint" in vars(type(value))
 
+    def is_written(self, value: object) -> bool:
+        """Whether a function, class or object has been written, or is being written."""
+        return id(value) in self._numbers or id(value) in self._kinds
+
     def _instance(self, value: Any) -> None:
         """An object by its class and attributes. Attributes have no order; nor have our objects' tables of options."""
+        from torchpipe import _fingerprint_code as code
+
         kind = type(value)
         own = is_own(module_of(kind))
         for base in kind.__mro__:
@@ -304,8 +313,10 @@ class Writer:
                 self.once(library, lambda library=library: library_version(library))
         if not hasattr(value, "__dict__") and not any("__slots__" in vars(base) for base in kind.__mro__):
             raise self.refuse(f"holds a {type_name(value)}, an object of compiled code that doesn't tell what it holds")
-        self.mark("object")
-        self.write(kind)
+        self.mark("object", name_of(kind))
+        if id(kind) not in self._kinds:
+            self._kinds.add(id(kind))
+            code.write_class(self, kind, is_made=True)
         base = next((base for base in _BUILTIN_BASES if isinstance(value, base)), None)
         if base is not None:
             self.write(base(value))

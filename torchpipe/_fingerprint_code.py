@@ -13,11 +13,10 @@ import importlib
 import sys
 import types
 import typing
-from collections.abc import Iterator
 from enum import Enum
-from itertools import pairwise
 from typing import Any
 
+from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
 from torchpipe._own_code import is_own, own_code
 
@@ -46,12 +45,12 @@ COMPILED_FUNCTIONS = (
     type(functools.lru_cache(len)),
 )
 
-_CHANGING = frozenset(
-    """add append appendleft clear difference_update discard extend insert intersection_update pop popitem popleft
-    remove reverse setdefault sort symmetric_difference_update update write""".split()  # noqa: SIM905
-)
 _MAKES_THE_OBJECT = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "__init_subclass__"})
-_LOADS_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_READS = frozenset(
+    """cwd exists expanduser glob home is_dir is_file iterdir lstat now open read_bytes read_text rglob stat today
+    urlopen utcnow""".split()  # noqa: SIM905
+)
+"""Methods of paths and dates that look at what is outside, whatever object they are called on."""
 
 _NO_BEHAVIOUR = frozenset(
     """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
@@ -78,16 +77,19 @@ def write_function(writer: Writer, function: types.FunctionType) -> None:
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
         with writer.owner(name.rpartition("<locals>.")[2]):
             _write_code(writer, function.__code__)
-            _refuse_changes(writer, function)
+            if (changed := changed_outside(function)) is not None:
+                raise writer.refuse(f"changes {changed}, so a row's result may depend on those before it")
             _write_reached(writer, function)
     with writer.owner(name.rpartition("<locals>.")[2]):
         writer.write(function.__defaults__)
         writer.write(sorted((function.__kwdefaults__ or {}).items()))
-        for cell in function.__closure__ or ():
+        for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
-                writer.write(cell.cell_contents)
+                held = cell.cell_contents
             except ValueError:
-                writer.mark("an empty cell")
+                held = "an empty cell"
+            if free != "__class__" or not writer.is_written(held):  # of super(), in a class that is being written
+                writer.write(held)
         writer.write(sorted(vars(function).items()))
 
 
@@ -118,60 +120,22 @@ def _write_code(writer: Writer, code: types.CodeType) -> None:
         _write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code, and that of the functions, lambdas and comprehensions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _refuse_changes(writer: Writer, function: types.FunctionType) -> None:
-    """Refuses code that keeps something from one row to the next."""
-    outer = set(function.__code__.co_freevars)
-    for code in _codes(function.__code__):
-        for step in dis.get_instructions(code):
-            if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                raise writer.refuse(f"changes the global {step.argval}, so a row's result depends on those before it")
-            if step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer:
-                raise writer.refuse(f"changes the outer {step.argval}, so a row's result depends on those before it")
-
-
-def _refuse_changed_self(writer: Writer, function: types.FunctionType) -> None:
-    """Refuses a method that sets or adds to an attribute of its object, or calls ``append`` and the like on it."""
-    code = function.__code__
-    if not code.co_argcount or code.co_name in _MAKES_THE_OBJECT:
-        return
-    me = code.co_varnames[0]
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "COPY", "NOP")]
-    # self.n += 1 is: load self, load n, ..., swap, store n.
-    added = {step.argval for last, step in pairwise(steps) if (last.opname, step.opname) == ("SWAP", "STORE_ATTR")}
-    for last, step, following in zip(steps, steps[1:], [*steps[2:], None], strict=False):
-        on_me = last.opname.startswith("LOAD_FAST") and (last.argval == me or last.argval[-1:] == (me,))
-        is_loaded = step.opname in _LOADS_ATTRIBUTE
-        calls = following is not None and following.opname in _LOADS_ATTRIBUTE and following.argval in _CHANGING
-        if on_me and (step.opname == "STORE_ATTR" or (is_loaded and (calls or step.argval in added))):
-            name = code.co_qualname.rpartition("<locals>.")[2]
-            raise writer.refuse(
-                f"{name} changes its object's {step.argval}, so a row's result may depend on those before it",
-                standalone=True,
-            )
-
-
 def _write_reached(writer: Writer, function: types.FunctionType) -> None:
     """Writes what the global names of a function lead to, and refuses what is not pure."""
     chains: set[tuple[str, ...]] = set()
     imports: set[tuple[str, tuple[str, ...] | None, int]] = set()
-    for code in _codes(function.__code__):
+    for code in codes_of(function.__code__):
         steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "PUSH_NULL", "PRECALL")]
         for place, step in enumerate(steps):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 chain = [step.argval]
                 for later in steps[place + 1 :]:
-                    if later.opname not in _LOADS_ATTRIBUTE:
+                    if later.opname not in LOADS_ATTRIBUTE:
                         break
                     chain.append(later.argval)
                 chains.add(tuple(chain))
+            elif step.opname in LOADS_ATTRIBUTE and step.argval in _READS:
+                raise writer.refuse(f"uses .{step.argval}, which may give something else each time")
             elif step.opname == "IMPORT_NAME":
                 level, names = steps[place - 2].argval, steps[place - 1].argval
                 imports.add((step.argval, names, level))
@@ -222,6 +186,8 @@ def write_module(writer: Writer, module: types.ModuleType, attributes: typing.Se
             write_module(writer, following, attributes[place + 1 :])
             return
         dotted = f"{name}.{attribute}"
+        if name == "builtins" and attribute in _IMPURE_BUILTINS:
+            raise writer.refuse(f"uses {dotted}, which may give something else each time")
         if _is_known(writer, name, attribute):
             return
         if name.partition(".")[0] in sys.stdlib_module_names:
@@ -278,8 +244,14 @@ def write_compiled(writer: Writer, value: Any) -> None:
         raise writer.refuse(f"uses {module}.{name}, of which can't be told what it gives")
 
 
-def write_class(writer: Writer, cls: type) -> None:
-    """Writes a class: its name if it is ours, builtin or of a pure module, else its code and that of its bases."""
+def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
+    """Writes a class: its name if it is ours, builtin or of a pure module, else its code and that of its bases.
+
+    Args:
+        writer: what it is written to.
+        cls: the class.
+        is_made: it is that of an object, which has been made: what the constructor reads is in the attributes now.
+    """
     name = name_of(cls)
     if _is_named(cls) and _is_known(writer, module_of(cls), cls.__qualname__):
         return
@@ -291,7 +263,7 @@ def write_class(writer: Writer, cls: type) -> None:
     writer.mark("class", cls.__name__)
     writer.mark("bases", str(len(cls.__bases__)))
     for base in cls.__bases__:
-        writer.write(base)
+        write_class(writer, base, is_made=True) if is_made else writer.write(base)
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             writer.mark("field", f"{field.name} {field.init} {field.compare} {field.kw_only}")
@@ -303,8 +275,12 @@ def write_class(writer: Writer, cls: type) -> None:
             continue
         writer.mark("attribute", attribute)
         with writer.owner(f"{cls.__name__}.{attribute}"):
-            if isinstance(held, types.FunctionType):
-                _refuse_changed_self(writer, held)
+            if is_made and isinstance(held, types.FunctionType) and attribute in _MAKES_THE_OBJECT:
+                _write_code(writer, held.__code__)
+                continue
+            is_method = isinstance(held, types.FunctionType) and attribute not in _MAKES_THE_OBJECT
+            if is_method and (changed := changed_on_self(held)) is not None:
+                raise writer.refuse(f"changes its object's {changed}, so a row's result may depend on those before it")
             writer.write(held)
 
 

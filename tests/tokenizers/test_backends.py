@@ -118,7 +118,8 @@ def test_the_encoder_is_built_at_the_first_text_from_the_file_that_was_opened(
 def test_a_rank_that_stands_twice_is_refused_before_the_first_text_is_encoded(
     shared_data: Path, tmp_path: Path
 ) -> None:
-    lines = (shared_data / "tokenizers" / "torchtune" / "tiktoken_small.model").read_bytes().splitlines(keepends=True)
+    whole = (shared_data / "tokenizers" / "torchtune" / "tiktoken_small.model").read_bytes()
+    lines = whole.splitlines(keepends=True)
     file = tmp_path / "twice.model"
     file.write_bytes(b"".join([*lines[:500], lines[499].replace(b" 499", b" 500"), *lines[501:]]))
     backend = TikTokenBackend(file, GPT2_PATTERN)
