@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,18 +137,34 @@ def toy() -> SimpleNamespace:
     return SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
 
-@pytest.fixture
-def start_build(repository: Path) -> Callable[..., "subprocess.Popen[str]"]:
-    """Function (cache_dir, **options) -> a process of its own that builds the store of a toy recipe."""
+class Build(subprocess.Popen):
+    """A process that builds the store of a toy recipe; what it says is kept in files."""
 
-    def begin(cache_dir: Path, *, env: dict[str, str] | None = None, **options: Any) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(cache_dir), json.dumps(options)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(repository), **(env or {})},
-        )
+    def __init__(self, cache_dir: Path, log: Path, env: dict[str, str], options: dict[str, Any]) -> None:
+        self.log = log
+        with log.with_suffix(".out").open("w") as out, log.with_suffix(".err").open("w") as err:
+            super().__init__(
+                [sys.executable, str(SCRIPT), str(cache_dir), json.dumps(options)], stdout=out, stderr=err, env=env
+            )
+
+    def said(self) -> str:
+        """What it has written to standard error."""
+        return self.log.with_suffix(".err").read_text()
+
+    def folder(self) -> Path:
+        """The store that it has opened."""
+        return Path(self.log.with_suffix(".out").read_text().split()[-1])
+
+
+@pytest.fixture
+def start_build(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Build]:
+    """Function (cache_dir, **options) -> a process of its own that builds the store of a toy recipe."""
+    logs = tmp_path_factory.mktemp("builds")
+    numbers = count()
+
+    def begin(cache_dir: Path, *, env: dict[str, str] | None = None, **options: Any) -> Build:
+        whole = {**os.environ, "PYTHONPATH": str(repository), **(env or {})}
+        return Build(cache_dir, logs / str(next(numbers)), whole, options)
 
     return begin
 

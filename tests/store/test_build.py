@@ -226,17 +226,15 @@ def test_what_has_no_key_is_stored_for_this_run_with_one_warning(toy: SimpleName
 
 
 def test_a_temporary_store_is_removed_at_exit_and_after_a_kill(tmp_path: Path, start_build: Callable) -> None:
-    process = start_build(tmp_path, has_key=False)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert not Path(out.split()[-1]).exists()
     killed = start_build(tmp_path, has_key=False, seconds_a_row=1, num_proc=1)
     while not (left := [path for path in (tmp_path / "store").glob("run-*") if path.is_dir()]):
         assert killed.poll() is None
     killed.kill()
-    killed.communicate()
+    killed.wait()
     assert left[0].exists()
-    start_build(tmp_path, has_key=False).communicate(timeout=60)
+    process = start_build(tmp_path, has_key=False)
+    assert process.wait(60) == 0, process.said()
+    assert process.folder().name.startswith("run-")
     assert list((tmp_path / "store").glob("run-*")) == []
 
 
@@ -244,10 +242,9 @@ def test_ranks_of_one_launch_share_a_temporary_store(tmp_path: Path, start_build
     ranks = [
         start_build(tmp_path, has_key=False, env={"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}) for rank in (1, 0)
     ]
-    said = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    assert said[0][0] == said[1][0]
-    assert [err.count("UserWarning") for _, err in said] == [0, 1]
+    assert [rank.wait(60) for rank in ranks] == [0, 0]
+    assert ranks[0].folder() == ranks[1].folder()
+    assert [rank.said().count("UserWarning") for rank in ranks] == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["num_proc", "shard_rows"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from torchpipe.store import TokenStore
 from torchpipe.store.build import build_store
 from torchpipe.store.lock import is_locked
 
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Any]
 BytesOf = Callable[[Path], dict[str, str]]
 
 ROWS = {"num_rows": 300, "shard_rows": 10}
@@ -59,7 +60,6 @@ def killed_builds(cache_dir: Path, start_build: Start, num_kills: int, *, seed: 
         time.sleep(moments.random() * 0.05)
         builder.kill()
         kills += builder.wait() == -signal.SIGKILL
-        builder.communicate()
     return kills
 
 
@@ -87,15 +87,18 @@ def test_two_builders_at_once_make_one_store(
     tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf
 ) -> None:
     undisturbed = build_store(toy.ToyRecipe(num_rows=300), cache_dir=tmp_path / "undisturbed", shard_rows=10)
-    builders = [start_build(tmp_path / "raced", num_proc=2, seconds_a_row=0.02, **ROWS) for _ in range(2)]
-    said = [builder.communicate(timeout=120) for builder in builders]
-    assert [builder.returncode for builder in builders] == [0, 0], said
-    assert said[0][0] == said[1][0]
-    assert sorted(err for _, err in said) == [
+    gate = tmp_path / "gate"
+    builders = [start_build(tmp_path / "raced", num_proc=2, gate=str(gate), **ROWS) for _ in range(2)]
+    wait_for(lambda: any("waiting" in builder.said() for builder in builders))
+    gate.touch()
+    assert [builder.wait(60) for builder in builders] == [0, 0]
+    folder = builders[0].folder()
+    assert folder == builders[1].folder()
+    assert sorted(builder.said() for builder in builders) == [
         "",
-        f"toys: another process tokenises it; waiting for {said[0][0].split()[-1]}\n",
+        f"toys: another process tokenises it; waiting for {folder}\n",
     ]
-    assert bytes_of(Path(said[0][0].split()[-1])) == bytes_of(undisturbed.path)
+    assert bytes_of(folder) == bytes_of(undisturbed.path)
 
 
 def test_workers_die_with_their_builder_and_never_hold_its_lock(tmp_path: Path, start_build: Start) -> None:
@@ -108,7 +111,7 @@ def test_workers_die_with_their_builder_and_never_hold_its_lock(tmp_path: Path, 
         wait_for(lambda worker=worker: str(lock) not in open_files(worker))
     assert str(lock) in open_files(builder.pid)
     builder.kill()
-    builder.communicate()
+    builder.wait()
     assert not is_locked(lock.with_suffix(""))
     wait_for(lambda: not any(is_alive(worker) for worker in workers))
 
@@ -120,17 +123,17 @@ def open_files(process: int) -> list[str]:
 def test_one_who_waits_builds_on_when_the_builder_is_killed(
     tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf
 ) -> None:
-    builder = start_build(tmp_path, num_proc=1, seconds_a_row=0.1, **ROWS)
+    builder = start_build(tmp_path, num_proc=1, gate=str(tmp_path / "never"), **ROWS)
     wait_for(lambda: len(finished(tmp_path)) >= 1)
-    waiting = start_build(tmp_path, num_proc=2, **{**ROWS, "num_rows": 300, "seconds_a_row": 0.1})
-    assert waiting.stdout is not None
-    assert waiting.stdout.readline() == "begins\n"
+    waiting = start_build(tmp_path, num_proc=2, **ROWS)
+    wait_for(lambda: "waiting" in waiting.said())
+    kept = {path: path.stat().st_mtime_ns for path in finished(tmp_path)}
     builder.kill()
-    builder.communicate()
-    out, _ = waiting.communicate(timeout=120)
-    assert waiting.returncode == 0
+    builder.wait()
+    assert waiting.wait(60) == 0
     undisturbed = build_store(toy.ToyRecipe(num_rows=300), cache_dir=tmp_path / "undisturbed", shard_rows=10)
-    assert bytes_of(Path(out.split()[-1])) == bytes_of(undisturbed.path)
+    assert bytes_of(waiting.folder()) == bytes_of(undisturbed.path)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
 @pytest.fixture

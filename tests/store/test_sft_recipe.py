@@ -67,8 +67,9 @@ def same(store: TokenStore, samples: list[dict[str, Any]]) -> bool:
 def test_a_store_holds_the_samples_of_the_data_set(shared_data: Path, tmp_path: Path, policy: Any) -> None:
     rows = json.loads((shared_data / "llamafactory" / "glaive_toolcall_en_demo.json").read_text())
     tokenizer = tiny_tokenizer(mask_policy="sampled")
-    overflow = None
+    overflow, options = None, {}
     if policy is not None:
+        options = {"overflow": policy[0], "truncation_type": policy[1], "max_seq_len": 384}
         overflow = OverflowPolicy(max_seq_len=384, overflow=policy[0], truncation_type=policy[1] or "right")
     store = build_store(
         SFTRecipe(source=rows, message_transform=CallsAsText(), model_transform=tokenizer, overflow=overflow),
@@ -76,7 +77,6 @@ def test_a_store_holds_the_samples_of_the_data_set(shared_data: Path, tmp_path: 
         num_proc=2,
         shard_rows=64,
     )
-    options = {} if policy is None else {"overflow": policy[0], "truncation_type": policy[1], "max_seq_len": 384}
     dataset = SFTDataset(
         source=rows, message_transform=CallsAsText(), model_transform=tokenizer, one_sample_a_row=False, **options
     )

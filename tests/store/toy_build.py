@@ -25,6 +25,7 @@ class ToyRecipe:
         num_rows: of the source.
         seconds_a_row: how long a row takes.
         bad_rows: rows that raise.
+        gate: a file; rows from 100 on wait until it is there.
         killed_at: the row at which the process that reads it is killed.
         keeps: False filters every row out.
         has_key: whether it can be told apart.
@@ -35,6 +36,7 @@ class ToyRecipe:
     num_rows: int = 300
     seconds_a_row: float = 0.0
     bad_rows: tuple[int, ...] = ()
+    gate: str = ""
     killed_at: int | None = None
     keeps: bool = True
     has_key: bool = True
@@ -59,6 +61,8 @@ class ToyRows(RowSamples):
     def samples_of(self, row: int) -> Any:
         if self.recipe.seconds_a_row:
             time.sleep(self.recipe.seconds_a_row)
+        while row >= 100 and self.recipe.gate and not os.path.exists(self.recipe.gate):
+            time.sleep(0.01)
         if row in self.recipe.bad_rows:
             raise DataError(f"Row {row} of toys: it is bad.")
         if row == self.recipe.killed_at:

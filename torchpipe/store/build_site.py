@@ -126,6 +126,7 @@ class BuildSite:
                 f"{self.recipe.name} or what it is tokenised with changed meanwhile, so {self.folder} would hold some "
                 "of both. Start again."
             )
+        self._clear_leftovers()
         publish_store(self.folder, num_shards=maker.num_shards, ledger=counts)
 
 

@@ -21,6 +21,9 @@ from torchpipe.store.shard_maker import ShardMaker, ShardWriter, as_sent
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 
+_PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h; see prctl(2)."""
+
 
 def make_shards(
     maker: ShardMaker, shards: Sequence[int], *, num_proc: int, lock: Path, advance: Callable[[int], None]
@@ -110,6 +113,19 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def _end_at_once_with(parent: int) -> None:
+    """Has the system kill this process in the moment in which the thread that started it ends, where it can do so.
+
+    The lock is free in that moment, and whoever takes it must not meet a process that still writes.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
 class _Worker:
     """A process that makes shards, seen from the one that gives them.
 
@@ -170,6 +186,7 @@ def _died(exit_code: int | None, maker: ShardMaker, shards: Sequence[int]) -> St
 def _serve(connection: Connection, maker: ShardMaker, parent: int, lock: Path) -> None:
     """What a worker does: shards, until there are none, each written while the next one is made."""
     as_child_of(parent, lock)
+    _end_at_once_with(parent)
     writer = ShardWriter(maker.folder)
 
     def advance(num_rows: int) -> None:
