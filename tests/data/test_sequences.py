@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchpipe.data import CROSS_ENTROPY_IGNORE_IDX, next_token_labels, truncate
+from torchpipe.data.sequences import labelled, trained_positions
 from torchpipe.errors import ConfigError, DataError
 
 ids = st.lists(st.integers(0, 200_000), max_size=30)
@@ -119,3 +120,19 @@ def test_every_label_is_the_next_token_or_ignored(pairs: list[tuple[int, bool]])
     assert labels == ([*expected, CROSS_ENTROPY_IGNORE_IDX] if pairs else [])
     trained = sum(label != CROSS_ENTROPY_IGNORE_IDX for label in labels)
     assert trained == sum(not masked for masked in mask[1:])
+
+
+def test_positions_of_many_samples_are_those_of_each_alone() -> None:
+    masks = [[True, False, False], [False], [], [False, False], [True, True]]
+    ends = np.cumsum([len(mask) for mask in masks])
+    found = trained_positions(np.array([masked for mask in masks for masked in mask]), ends)
+    wanted = [label != -100 for mask in masks for label in next_token_labels([1] * len(mask), mask)]
+    assert found.tolist() == wanted
+    assert trained_positions(np.zeros(0, dtype=bool), np.zeros(1, dtype=np.int64)).tolist() == []
+
+
+def test_labels_that_a_sample_has_stay() -> None:
+    assert labelled({"tokens": [1, 2], "mask": [True, False], "labels": [7, 8]})["labels"] == [7, 8]
+    given = {"tokens": [1, 2], "mask": [True, False]}
+    assert labelled(given)["labels"] == [2, -100]
+    assert "labels" not in given

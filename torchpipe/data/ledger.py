@@ -14,9 +14,9 @@ from torchpipe.errors import DataError
 Reason = Literal["filtered", "too_long", "nothing_trained", "unproved"]
 """Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the others."""
 
-Remark = Literal["untrained", "truncated", "unstopped", "split", "partly_unproved", "images_dropped"]
-"""What is said of a row that was used, though not as it stands: no token of a sample is trained; it was cut; it was cut
-and lost a stop token; it became several samples; turns of it are not proved; images of it were left out."""
+Remark = Literal["truncated", "unstopped", "split", "partly_unproved", "images_dropped"]
+"""What is said of a row that was used, though not as it stands: it was cut; it was cut and lost a stop token; it became
+several samples; turns of it are not proved; images of it were left out."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """A reason's code on disk is its place here. New ones go to the end."""
@@ -164,7 +164,6 @@ _FIELD_OF_SET: dict[str, Reason | Remark] = {
     "too_long_rows": "too_long",
     "emptied_rows": "nothing_trained",
     "unproved_rows": "unproved",
-    "untrained_rows": "untrained",
     "truncated_rows": "truncated",
     "unstopped_rows": "unstopped",
     "split_rows": "split",
