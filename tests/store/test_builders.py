@@ -83,6 +83,13 @@ def test_a_store_is_the_same_after_builders_were_killed(
     assert done >= num_kills
 
 
+def test_the_bytes_are_the_same_in_each_process(tmp_path: Path, start_build: Start, bytes_of: BytesOf) -> None:
+    builds = [start_build(tmp_path / seed, env={"PYTHONHASHSEED": seed}, num_proc=1) for seed in ("1", "2", "3")]
+    assert [build.wait(60) for build in builds] == [0, 0, 0]
+    written = [bytes_of(build.folder()) for build in builds]
+    assert written[0] == written[1] == written[2]
+
+
 def test_two_builders_at_once_make_one_store(
     tmp_path: Path, toy: SimpleNamespace, start_build: Start, bytes_of: BytesOf
 ) -> None:

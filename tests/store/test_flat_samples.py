@@ -22,7 +22,7 @@ SAMPLES = st.lists(
 def flat(*samples: Any, vocab_size: int | None = None) -> Any:
     buffers = FlatSamples(name="chats", vocab_size=vocab_size)
     for row, sample in enumerate(samples):
-        buffers.add_row(row, sample if isinstance(sample, str) else [sample])
+        buffers.add_row(row, [sample])
     return buffers.finished(first_row=0, num_rows=len(samples))
 
 

@@ -85,7 +85,8 @@ def samples(row: int) -> Sequence[Mapping[str, Any]]:
     if row % 5:
         return [{"tokens": tokens, "mask": mask, "num_truncated": 4 * (row % 7 == 0)}]
     whole = [-100 if masked else token for token, masked in zip(tokens[1:], mask[1:], strict=True)] + [-100]
-    return [{"tokens": tokens[part], "labels": whole[part]} for part in (slice(0, 2), slice(2, None)) if tokens[part]]
+    parts = [part for part in (slice(0, 2), slice(2, None)) if tokens[part]]
+    return [{"tokens": tokens[part], "labels": whole[part], "num_truncated": 1, "lost_stop": True} for part in parts]
 
 
 def main() -> None:

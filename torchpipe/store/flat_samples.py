@@ -77,8 +77,10 @@ class FlatSamples:
                     self._totals[name] += count
             if sample.get("lost_stop"):
                 said.add("unstopped")
-        for remark in said:
-            self._remarks.extend((row, REMARKS.index(remark)))
+        for code in sorted(
+            REMARKS.index(remark) for remark in said
+        ):  # a set of texts has another order in each process
+            self._remarks.extend((row, code))
 
     def _add(self, sample: Mapping[str, Any]) -> None:
         if "tokens" not in sample or not ("mask" in sample or "labels" in sample):
