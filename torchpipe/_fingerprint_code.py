@@ -55,7 +55,7 @@ _READS = frozenset(
 _NO_BEHAVIOUR = frozenset(
     """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
     __dataclass_params__ __dict__ __doc__ __firstlineno__ __module__ __orig_bases__ __parameters__ __qualname__
-    __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
+    __slotnames__ __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
     __protocol_attrs__ __non_callable_proto_members__""".split()  # noqa: SIM905
 )
 

@@ -1,5 +1,6 @@
 """Functions and classes of the user: all that their code reaches counts, and what may change is refused by name."""
 
+import pickle
 import sys
 import textwrap
 import types
@@ -366,3 +367,17 @@ def test_wraps_does_not_lend_a_name_of_ours(module: Module) -> None:
         return 1
     """
     assert fingerprint(module(source).f) != fingerprint(module(source.replace("return 1", "return 2")).f)
+
+
+def test_an_object_that_was_pickled_keeps_its_fingerprint(module: Module) -> None:
+    made = module(
+        """
+        class Upper:
+            def __call__(self, row):
+                return {"text": row["text"].upper()}
+        """
+    ).Upper()
+    before = fingerprint(made)
+    pickle.dumps(made)  # leaves __slotnames__ on the class
+    assert "__slotnames__" in vars(type(made))
+    assert fingerprint(made) == before

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from torchpipe._progress import track
+from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_planner, plan_packs
 from torchpipe.data.protocols import RandomAccessDataSource
@@ -142,12 +143,19 @@ def samples_to_pack(
     if isinstance(recipe, DatasetRecipe):
         counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
     whole = _planned(samples, capacity, options, name)
-    plan = whole if limit is None else whole.head(limit)
+    plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=partial(_origin, ds, recipe))
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:
         _count_what_is_left(packed, num_rows)
     return packed, is_cut
+
+
+def _kept(num_packs: int, limit: int, options: Mapping[str, Any]) -> np.ndarray:
+    """The packs that a limit keeps: the first ones, or, where the longest samples come first, some by a hash."""
+    if options["strategy"] in _IN_ORDER:
+        return np.arange(limit)
+    return np.sort(hashed_permutation(num_packs, derive(0, "max_packs"))[:limit])
 
 
 def _recipe_of(ds: Any) -> StoreRecipe:
