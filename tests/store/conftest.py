@@ -1,4 +1,4 @@
-"""Stores of a few lines, stores that other processes build, and folders on small disks."""
+"""Stores of a few lines, builders in processes of their own, and folders on small disks, for the tests of the store."""
 
 import hashlib
 import json
@@ -19,6 +19,7 @@ from torchpipe.store import ShardData, TokenStore, publish_store, shard_folder, 
 from torchpipe.store.publishing import publish_json
 
 SCRIPT = Path(__file__).with_name("toy_build.py")
+"""The builder."""
 
 Samples = Sequence[dict[str, Any]]
 """Each with ``tokens``, ``labels`` and, in all or none, ``loss_weights``: lists."""

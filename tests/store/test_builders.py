@@ -3,9 +3,8 @@
 import os
 import random
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -143,34 +142,43 @@ def test_one_who_waits_builds_on_when_the_builder_is_killed(
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a file system can't be mounted here: {mounted.stderr.decode()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+BUILD = f"""
+import runpy
+from torchpipe.store.build import build_store
+ToyRecipe = runpy.run_path({str(Path(__file__).with_name("toy_build.py"))!r})["ToyRecipe"]
+def told(**options):
+    try:
+        return str(build_store(options.pop("recipe"), cache_dir=folder, **options).digest)
+    except Exception as error:
+        return f"{{type(error).__name__}}: {{error}}"
+"""
 
 
-@pytest.mark.parametrize("num_proc", [1, 2])
-def test_a_full_disk_is_a_sentence(toy: SimpleNamespace, small_disk: Path, num_proc: int) -> None:
-    with pytest.raises(
-        StoreError, match=r"can't be written: the disk is full. Free space, or choose another cache_dir"
-    ):
-        build_store(toy.ToyRecipe(num_rows=5000), cache_dir=small_disk, num_proc=num_proc, shard_rows=200)
-    (shards,) = small_disk.glob("store/*/shards")
-    assert [path.name for path in shards.iterdir() if not path.name.isdigit()] == []
+def test_a_full_disk_is_a_sentence(on_small_disk: Callable[..., str]) -> None:
+    code = (
+        BUILD
+        + """
+for num_proc in (1, 2):
+    print(told(recipe=ToyRecipe(num_rows=5000), num_proc=num_proc, shard_rows=200))
+print([path.name for path in folder.glob("store/*/shards/*") if not path.name.isdigit()])
+"""
+    )
+    *sentences, left = on_small_disk(code, size="256k").splitlines()
+    assert left == "[]"
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert sentence.startswith("StoreError: ")
+        assert "can't be written: the disk is full. Free space, or choose another cache_dir" in sentence
 
 
-def test_a_read_only_cache_is_a_sentence_on_a_miss_and_opened_on_a_hit(toy: SimpleNamespace, small_disk: Path) -> None:
-    built = build_store(toy.ToyRecipe(), cache_dir=small_disk)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    assert build_store(toy.ToyRecipe(), cache_dir=small_disk).digest == built.digest
-    with pytest.raises(StoreError, match=r"can't be written: the file system is read-only. Choose another cache_dir"):
-        build_store(toy.ToyRecipe(extra="another"), cache_dir=small_disk)
+def test_a_read_only_cache_is_a_sentence_on_a_miss_and_opened_on_a_hit(on_small_disk: Callable[..., str]) -> None:
+    code = BUILD + "print(told(recipe=ToyRecipe()))\n"
+    digest, hit, miss = on_small_disk(
+        code, then_read_only=code + "print(told(recipe=ToyRecipe(num_rows=9)))"
+    ).splitlines()
+    assert hit == digest
+    assert miss.startswith("StoreError: ")
+    assert "can't be written: the file system is read-only. Choose another cache_dir" in miss
 
 
 def test_a_cache_dir_below_a_file_is_a_sentence(toy: SimpleNamespace, tmp_path: Path) -> None:

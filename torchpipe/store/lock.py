@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from torchpipe._progress import bar, say
 from torchpipe.errors import StoreError
 from torchpipe.store.publishing import publish_json, writing
@@ -38,6 +36,8 @@ def builder_lock(folder: Path, name: str, *, quiet: bool = False) -> Iterator[No
     Raises:
         StoreError: the lock file can't be written, or the file system knows no locks.
     """
+    from filelock import FileLock, Timeout  # a finished store is opened without it
+
     path = lock_file(folder)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +68,8 @@ def is_locked(folder: Path) -> bool:
     path = lock_file(folder)
     if not path.exists():
         return False
+    from filelock import FileLock, Timeout
+
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
