@@ -122,6 +122,22 @@ def test_workers_die_with_their_builder_and_never_hold_its_lock(tmp_path: Path, 
     wait_for(lambda: not any(is_alive(worker) for worker in workers))
 
 
+def test_a_builder_in_the_background_dies_with_the_run_and_lets_go_of_its_lock(
+    tmp_path: Path, start_build: Start
+) -> None:
+    run = start_build(tmp_path, grows=True, num_proc=2, gate=str(tmp_path / "never"), **ROWS)
+    wait_for(lambda: len(finished(tmp_path)) >= 1)
+    (builder,) = children_of(run.pid)
+    workers = children_of(builder)
+    assert len(workers) == 2
+    (lock,) = tmp_path.glob("store/*.lock")
+    assert is_locked(lock.with_suffix(""))
+    run.kill()
+    run.wait()
+    wait_for(lambda: not any(is_alive(process) for process in (builder, *workers)))
+    assert not is_locked(lock.with_suffix(""))
+
+
 def open_files(process: int) -> list[str]:
     return [os.readlink(entry) for entry in Path(f"/proc/{process}/fd").iterdir()]
 

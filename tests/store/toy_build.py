@@ -14,6 +14,7 @@ from typing import Any
 
 from torchpipe.errors import DataError, NoFingerprint, SourceError
 from torchpipe.store.build import build_store
+from torchpipe.store.by_shard import GrowingStore
 from torchpipe.store.rows import RowSamples
 
 
@@ -92,8 +93,13 @@ def samples(row: int) -> Sequence[Mapping[str, Any]]:
 def main() -> None:
     options = json.loads(sys.argv[2])
     build = {key: options.pop(key) for key in ("num_proc", "shard_rows") if key in options}
+    grows = options.pop("grows", False)
     recipe = replace(ToyRecipe(), **{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
     print("begins", flush=True)
+    if grows:
+        growing = GrowingStore(recipe, cache_dir=sys.argv[1], **build)
+        print(growing.shard(0).digest, flush=True)
+        time.sleep(600)
     store = build_store(recipe, cache_dir=sys.argv[1], **build)
     print(f"built {store.digest} {store.path}", flush=True)
 

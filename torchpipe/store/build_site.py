@@ -12,8 +12,9 @@ from torchpipe._progress import bar, say, tells
 from torchpipe.errors import ConfigError, NoFingerprint, StoreError
 from torchpipe.store.accounts import ledger_counts
 from torchpipe.store.cache_dir import stores_folder
+from torchpipe.store.in_use import lock_file
 from torchpipe.store.key import StoreKey, what_changed
-from torchpipe.store.lock import builder_lock, lock_file, write_num_rows
+from torchpipe.store.lock import builder_lock, write_num_rows
 from torchpipe.store.manifest import FORMAT, KEY_JSON, MANIFEST_JSON, publish_store, shard_folder
 from torchpipe.store.pool import make_shards
 from torchpipe.store.publishing import TEMPORARY, publish_json

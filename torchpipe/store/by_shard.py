@@ -13,7 +13,8 @@ from typing import Any
 
 from torchpipe.errors import StoreError
 from torchpipe.store.build_site import SHARD_ROWS, BuildSite
-from torchpipe.store.lock import POLL_SECONDS, is_locked, lock_file, progress_of, read_num_rows
+from torchpipe.store.in_use import lock_file
+from torchpipe.store.lock import POLL_SECONDS, is_locked, progress_of, read_num_rows
 from torchpipe.store.manifest import shard_folder
 from torchpipe.store.pool import as_child_of, process_context, start
 from torchpipe.store.rows import StoreRecipe

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchpipe._progress import bar, say
 from torchpipe.errors import StoreError
+from torchpipe.store.in_use import lock_file
 from torchpipe.store.publishing import publish_json, writing
 
 ROWS_JSON = "rows.json"
@@ -17,11 +18,6 @@ POLL_SECONDS = 0.2
 """Between two looks at what another process does."""
 
 _SECONDS_BEFORE_A_WORD = 1.0
-
-
-def lock_file(folder: Path) -> Path:
-    """The file that the builder of a store holds locked."""
-    return folder.with_name(f"{folder.name}.lock")
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from torchpipe.store.lock import is_locked, lock_file
+from torchpipe.store.in_use import lock_file
+from torchpipe.store.lock import is_locked
 
 _PREFIX = "run"
 _numbers = count()
