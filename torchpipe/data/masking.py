@@ -41,19 +41,21 @@ def mask_messages(messages: Sequence[Message], masking_strategy: str | MaskingSt
         ConfigError: the strategy is none of the three.
     """
     strategy = _strategy(masking_strategy)
+    # Looked up once: the members of an enum are slow to reach.
+    trains_all = strategy is MaskingStrategy.TRAIN_ON_ALL
+    trains_last = strategy is MaskingStrategy.TRAIN_ON_LAST
     trained_last = False
     for message in reversed(messages):
+        from_assistant = message.role == "assistant"
         if message.train is not None or message.weight == 0:
             message.masked = message.weight == 0 or not message.train
         elif message.role in ("system", "developer"):
             message.masked = True
-        elif strategy is MaskingStrategy.TRAIN_ON_ALL:
+        elif trains_all:
             message.masked = message.role == "user" and message.contains_media
-        elif strategy is MaskingStrategy.TRAIN_ON_ASSISTANT:
-            message.masked = message.role != "assistant"
         else:
-            message.masked = message.role != "assistant" or trained_last
-        trained_last = trained_last or message.role == "assistant"
+            message.masked = not from_assistant or (trains_last and trained_last)
+        trained_last = trained_last or from_assistant
 
 
 def resolve_masking_strategy(

@@ -79,6 +79,21 @@ class Message:
         name: str | None = None,
         tool_call_id: str | None = None,
     ) -> None:
+        if (
+            type(content) is str
+            and role in ROLES
+            and masked is ipython is False
+            and eot is True
+            and not tool_calls
+            and reasoning is train is weight is name is tool_call_id is None
+        ):  # a text and nothing else, as most messages are: what follows would find nothing
+            self.role = role
+            self.content = [{"type": "text", "content": content}]
+            self.masked = self.ipython = False
+            self.eot = True
+            self.tool_calls = ()
+            self.reasoning = self.train = self.weight = self.name = self.tool_call_id = None
+            return
         if role not in ROLES:
             raise DataError(f"Unknown role {role!r}. A role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)}")
         self.role: Role = role

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
@@ -132,8 +132,7 @@ def without_limit(transform: Any) -> Any:
     return whole
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fitted:
+class Fitted(NamedTuple):
     """What one row gives: its samples, none longer than max_seq_len.
 
     Attributes:
@@ -145,8 +144,8 @@ class Fitted:
     """
 
     samples: list[dict[str, Any]]
-    left_out: LeftOut | None = None
     num_tokens: int
+    left_out: LeftOut | None = None
 
     def only(self, policy: OverflowPolicy) -> dict[str, Any]:
         """The one sample.

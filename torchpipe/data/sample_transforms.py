@@ -1,7 +1,7 @@
 """Rows to samples: the two transforms of a data set, one after the other, and the labels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from torchpipe.data.conversations import validate_messages
@@ -11,6 +11,9 @@ from torchpipe.data.overflow import Fitted, OverflowPolicy, fit, without_limit
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sequences import labelled
 from torchpipe.errors import ConfigError, DataError
+
+_ROWS_AT_ONCE = 8
+"""Rows that a tokenizer is given at once. More of them don't stay in a processor's cache while they are worked on."""
 
 
 class SFTTransform:
@@ -82,12 +85,53 @@ class SFTTransform:
         fitted = self._fitted(sample)
         if not labels or self.model_transform is None:
             return fitted
-        return replace(fitted, samples=[labelled(one) for one in fitted.samples])
+        return fitted._replace(samples=[labelled(one) for one in fitted.samples])
 
-    def _fitted(self, sample: Mapping[str, Any]) -> Fitted:
+    def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
+        """What :meth:`fitted` gives each row without labels, faster: a tokenizer is given several rows at once.
+
+        Tokens and mask may be arrays then, uint32 and bool.
+
+        Raises:
+            TorchpipeError: a row's own error, which doesn't say of which row; :meth:`fitted` of each row tells.
+        """
+        if not hasattr(self.whole_transform, "as_arrays") or not self._makes_one:
+            return [self._fitted(row) for row in rows]
+        return [
+            fitted
+            for start in range(0, len(rows), _ROWS_AT_ONCE)
+            for fitted in self._fitted_at_once(rows[start : start + _ROWS_AT_ONCE])
+        ]
+
+    def _fitted_at_once(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
+        transform: Any = self.whole_transform
+        read = [self._read(row) for row in rows]
+        samples = [self._finished(given) for given in transform.as_arrays(read)]
+        policy = self.overflow
+        if policy is None:
+            return [Fitted(samples=[sample], num_tokens=len(sample["tokens"])) for sample in samples]
+        return [
+            fit(row, policy, partial(self._made_already, row, sample), transform)
+            for row, sample in zip(read, samples, strict=True)
+        ]
+
+    def _made_already(self, row: Mapping[str, Any], sample: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The sample of the row that is asked for; in lists where it has to be cut."""
+        if asked is not row:
+            return self._sample(asked)
+        tokens, mask = sample["tokens"], sample["mask"]
+        if self.overflow is None or len(tokens) <= self.overflow.max_seq_len or isinstance(tokens, list):
+            return sample
+        return {**sample, "tokens": tokens.tolist(), "mask": mask.tolist()}
+
+    def _read(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
         row = sample if self.message_transform is None else _as_mapping(self.message_transform(sample), "message")
         if "messages" in row:
             _check_messages(row["messages"])
+        return row
+
+    def _fitted(self, sample: Mapping[str, Any]) -> Fitted:
+        row = self._read(sample)
         if self.model_transform is None:
             return Fitted(samples=[dict(row)], num_tokens=0)
         if not self._makes_one:
@@ -147,13 +191,13 @@ def _as_mapping(result: Any, kind: str) -> Mapping[str, Any]:
 def _check_messages(messages: Sequence[Message]) -> None:
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         raise DataError(f"`messages` is a {type(messages).__name__}. It has to be a list of Message.")
-    for index, message in enumerate(messages):
+    for index, message in enumerate(() if set(map(type, messages)) == {Message} else messages):
         if not isinstance(message, Message):
             raise DataError(
                 f"Message {index} is a {type(message).__name__}, not a Message. Build messages with Message(role=..., "
                 "content=...) or Message.from_dict, or use OpenAIToMessages as message_transform."
             )
-    validate_messages(list(messages))
+    validate_messages(messages)
 
 
 def _name(transform: object) -> str:

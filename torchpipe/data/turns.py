@@ -8,7 +8,7 @@ from torchpipe._suggest import listed
 from torchpipe.data.columns import cell, not_text
 from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.messages import RESULT_ROLES, Message, Role
-from torchpipe.data.openai_dicts import ROLE_NAMES, message_of_turn
+from torchpipe.data.openai_dicts import CALL_ROLE, ROLE_NAMES, message_of_turn
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 Style = Literal["openai", "sharegpt"]
@@ -42,6 +42,15 @@ _LAYOUTS: dict[Style, Layout] = {
     "openai": Layout(keys=("role", "content"), roles=ROLE_NAMES, transform="OpenAIToMessages", other="sharegpt"),
     "sharegpt": Layout(keys=("from", "value"), roles=SHAREGPT_ROLES, transform="ShareGPTToMessages", other="openai"),
 }
+
+
+_PLAIN_ROLES: dict[Style, dict[str, Role]] = {
+    style: {
+        speaker: role for speaker, role in layout.roles.items() if speaker != CALL_ROLE and role not in RESULT_ROLES
+    }
+    for style, layout in _LAYOUTS.items()
+}
+"""The speakers whose turn of text and nothing else is a message of that text."""
 
 
 def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
@@ -105,8 +114,15 @@ def messages_of(
     layout = _LAYOUTS[style]
     messages: list[Message] = []
     goes_on = True  # whether the message before can still be the call that this turn is the result of
+    plain_roles = _PLAIN_ROLES[style]
     for index, turn in enumerate(turns_of(row, column, name)):
         speaker, content = speaker_and_text(turn, index, layout)
+        if len(turn) == 2 and type(content) is type(speaker) is str and speaker in plain_roles and not split_reasoning:
+            messages.append(
+                Message(plain_roles[speaker], content)
+            )  # as message_of_turn makes of it, and most turns are
+            goes_on = True
+            continue
         is_result = layout.roles.get(speaker) in RESULT_ROLES if isinstance(speaker, str) else False
         if is_result and goes_on and messages and messages[-1].role == "assistant":
             messages[-1].eot = False

@@ -65,6 +65,8 @@ class FlatSamples:
         self._remark(row, made)
 
     def _remark(self, row: int, made: Sequence[Mapping[str, Any]]) -> None:
+        if len(made) == 1 and len(made[0]) == 2:
+            return  # tokens and mask
         said: set[Remark] = set()
         if len(made) > 1:
             said.add("split")
@@ -83,13 +85,14 @@ class FlatSamples:
             self._remarks.extend((row, code))
 
     def _add(self, sample: Mapping[str, Any]) -> None:
+        if len(sample) == 2 and self._added_arrays(sample.get("tokens"), sample.get("mask")):
+            return
         if "tokens" not in sample or not ("mask" in sample or "labels" in sample):
             raise ColumnError(f"A sample has {listed(sorted(sample))}. It needs `tokens`, and `mask` or `labels`.")
         if "encoder_input" in sample:
             raise DataError("A sample holds images, and a token store keeps tokens alone. Use it without packing.")
-        tokens = _as_list(sample["tokens"])
-        self._add_tokens(tokens)
-        num_tokens = len(tokens)
+        num_tokens = len(sample["tokens"])
+        self._add_tokens(sample["tokens"])
         labels = sample.get("labels")
         if labels is None:
             self._add_mask(sample["tokens"], sample["mask"])
@@ -103,7 +106,21 @@ class FlatSamples:
         self._has_weights.append(weights is not None)
         self._lengths.append(num_tokens)
 
-    def _add_tokens(self, tokens: list[int]) -> None:
+    def _added_arrays(self, tokens: Any, mask: Any) -> bool:
+        """Whether the two were arrays as tokenizers make them for many rows, and have been added."""
+        if not (type(tokens) is type(mask) is np.ndarray and tokens.dtype == np.uint32 and mask.dtype == np.bool_):
+            return False
+        if tokens.shape != mask.shape or tokens.ndim != 1:
+            return False
+        self._tokens.frombytes(tokens.tobytes())
+        self._mask += mask.tobytes()
+        self._has_labels.append(False)
+        self._has_weights.append(False)
+        self._lengths.append(len(tokens))
+        return True
+
+    def _add_tokens(self, given: Sequence[int] | np.ndarray) -> None:
+        tokens = _as_list(given)
         try:
             self._tokens.fromlist(tokens)
         except (TypeError, OverflowError):

@@ -119,8 +119,16 @@ class SFTRows(RowSamples):
         """The samples of a row, without the labels that follow from tokens and mask; or why there is none."""
         if self._filter is not None and not self._filter.keeps(self._rows[row], row, self.name):
             return "filtered"
-        fitted = made_of_row(self._rows, row, self.name, self._fitted)
-        return fitted.samples if fitted.left_out is None else fitted.left_out
+        return _made(made_of_row(self._rows, row, self.name, self._fitted))
+
+    def samples_of_rows(self, rows: range) -> list[Made]:
+        """What :meth:`samples_of` gives each of some rows; tokens and mask may be arrays."""
+        keeps = self._filter.keeps if self._filter is not None else None
+        kept = {row: self._rows[row] for row in rows if keeps is None or keeps(self._rows[row], row, self.name)}
+        # A transform that changes its row must not change a source that lies in memory.
+        given = [dict(row) if isinstance(row, dict) else row for row in kept.values()]
+        made = dict[int, Made](zip(kept, map(_made, self._transform.fitted_rows(given)), strict=True))
+        return [made.get(row, "filtered") for row in rows]
 
     def _fitted(self, row: Mapping[str, Any]) -> Fitted:
         return self._transform.fitted(row, labels=False)
@@ -129,6 +137,10 @@ class SFTRows(RowSamples):
         """Raises SourceError where the filter kept no row."""
         if num_filtered == self.num_rows:
             raise nothing_kept(self.num_rows, self.name)
+
+
+def _made(fitted: Fitted) -> Made:
+    return fitted.samples if fitted.left_out is None else fitted.left_out
 
 
 def vocab_size_of(transform: Any) -> int | None:

@@ -1,7 +1,8 @@
 """What a tokenizer back end gives to everything above it."""
 
-from collections.abc import Collection, Sequence
-from typing import Literal, Protocol
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, Protocol, cast
 
 from torchpipe.errors import TokenizerError
 
@@ -38,6 +39,24 @@ class Backend(Protocol):
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ordinary ids. Bytes that are not UTF-8 come back as U+FFFD."""
         ...
+
+
+def encode_texts(backend: Backend, texts: Sequence[str]) -> Sequence[memoryview]:
+    """The ids that the back end's ``encode`` gives each text, as bytes of uint32.
+
+    A back end that has an ``encode_texts`` of its own does them all at once.
+    """
+    at_once = cast("Callable[[Sequence[str]], Sequence[memoryview]] | None", getattr(backend, "encode_texts", None))
+    return [as_bytes(backend.encode(text)) for text in texts] if at_once is None else at_once(texts)
+
+
+def as_bytes(token_ids: Sequence[int]) -> memoryview:
+    """Ids as bytes of uint32, in the machine's order.
+
+    >>> as_bytes([1, 2]).cast("I").tolist()
+    [1, 2]
+    """
+    return memoryview(array("I", token_ids)).cast("B")
 
 
 def check_encodable(text: str) -> None:

@@ -1,7 +1,7 @@
 """The tokenizer class of every model family that is described by a :class:`ChatFormat`."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Literal, get_args, overload
 
 from torchpipe.data.cuts import stop_beyond, stop_ids
@@ -17,6 +17,7 @@ from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
+from torchpipe.tokenizers.frames import Frames, has_frames
 from torchpipe.tokenizers.huggingface import HuggingFaceBackend
 from torchpipe.tokenizers.joined_text import as_text
 from torchpipe.tokenizers.provenance import trace_segments
@@ -97,6 +98,13 @@ class ChatFormatTokenizer(Vocabulary):
     def _encoder(self) -> FormatEncoder:
         """The format in this tokenizer's ids. Its texts are encoded when the first conversation is."""
         return FormatEncoder(self.chat_format, self.backend.encode, self.special_tokens)
+
+    @cached_property
+    def _frames(self) -> Frames | None:
+        """What stands around texts, by outline; None where that depends on the texts."""
+        if not has_frames(self.chat_format):
+            return None
+        return Frames(self.chat_format, self.backend, partial(render, encoder=self._encoder))
 
     @overload
     def tokenize_messages(
@@ -179,6 +187,29 @@ class ChatFormatTokenizer(Vocabulary):
             rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
         return {**rest, "tokens": kept_tokens, "mask": kept_mask}
 
+    def as_arrays(self, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What calling it returns for each sample, faster: ``tokens`` and ``mask`` are arrays where they can be.
+
+        That is where all messages are plain texts of weight 1, in a format that writes the same around any text, and
+        nothing has to be cut. ``tokens`` are uint32 then, ``mask`` is bool. In other samples both are lists.
+
+        Raises:
+            TorchpipeError: a sample's own error, which doesn't say of which; see :meth:`__call__`.
+        """
+        whole = self._frames is not None and self.prompt_template is None and self.train_on.is_all
+        if self._frames is None or not whole or not _calls_are_ours(type(self)):
+            return [self(sample) for sample in samples]
+        conversations = [() if sample.get("tools") else sample.get("messages", ()) for sample in samples]
+        limit = self.max_seq_len
+        made: list[dict[str, Any]] = []
+        for sample, filled in zip(samples, self._frames.fill(conversations, self.mask_policy), strict=True):
+            if filled is None or (limit is not None and len(filled[0]) > limit):
+                made.append(self(sample))
+            else:
+                rest = {key: value for key, value in sample.items() if key != "messages"}
+                made.append({**rest, "tokens": filled[0], "mask": filled[1]})
+        return made
+
     def _tokenize(
         self,
         messages: Sequence[Message],
@@ -236,6 +267,13 @@ class ChatFormatTokenizer(Vocabulary):
             truncate(tokens, self.max_seq_len, eos_id, self.truncation_type),
             truncate(mask, self.max_seq_len, eos_mask, self.truncation_type),
         )
+
+
+@cache
+def _calls_are_ours(kind: type[ChatFormatTokenizer]) -> bool:
+    """Whether a subclass leaves as they are the methods that turn a row into ids."""
+    names = ("__call__", "_tokenize", "_truncate")
+    return all(getattr(kind, name) is getattr(ChatFormatTokenizer, name) for name in names)
 
 
 def _refuse_media(messages: Sequence[Message], name: str) -> None:

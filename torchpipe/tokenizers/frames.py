@@ -1,0 +1,139 @@
+"""What stands around the texts of a conversation, in ids: rendered once for all conversations of one outline."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from torchpipe.data.messages import Message
+from torchpipe.tokenizers.backend import Backend, as_bytes, encode_texts
+from torchpipe.tokenizers.chat_format import ChatFormat
+from torchpipe.tokenizers.kinds import Kind, Segment
+from torchpipe.tokenizers.render import MaskPolicy
+from torchpipe.tokenizers.token_mask import TRAINED_KINDS
+
+_MOST_FRAMES = 10_000
+
+Outline = tuple[object, ...]
+"""The mask policy, and of each message in turn its role, masked, eot and ipython."""
+
+
+class Frame(NamedTuple):
+    """What a conversation's outline alone decides.
+
+    Attributes:
+        ids: bytes of uint32 before each message's text, and after the last.
+        masks: a byte for each of these ids, 1 = not trained.
+        text_masks: the byte of every token of each message's text.
+    """
+
+    ids: list[bytes]
+    masks: list[bytes]
+    text_masks: list[bytes]
+
+    def filled(self, encoded: Iterator[memoryview]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (uint32) and mask (bool), with the next of the encoded texts, as bytes of uint32, in their places."""
+        ids: list[bytes | memoryview] = [self.ids[0]]
+        mask = [self.masks[0]]
+        place = 1
+        for text_mask in self.text_masks:
+            text_ids = next(encoded)
+            ids += (text_ids, self.ids[place])
+            mask += (text_mask * (len(text_ids) // 4), self.masks[place])
+            place += 1
+        return np.frombuffer(b"".join(ids), dtype=np.uint32), np.frombuffer(b"".join(mask), dtype=np.bool_)
+
+
+class Frames:
+    """Conversations of plain texts to ids and masks, by the frames of their outlines.
+
+    A frame is what ``render`` makes of a conversation of empty texts. It holds for all others of that outline where
+    what a format writes around texts does not depend on them: see :func:`has_frames`.
+
+    Args:
+        chat_format: the family.
+        backend: ordinary text to ids.
+        render: messages to segments.
+    """
+
+    def __init__(
+        self, chat_format: ChatFormat, backend: Backend, render: Callable[[Sequence[Message]], Sequence[Segment]]
+    ) -> None:
+        self._strip = {"keep": None, "strip": str.strip, "strip_end_of_parts": _without_spaces_behind}[
+            chat_format.whitespace
+        ]
+        self._split_at = tuple(control.text for control in chat_format.reasoning)
+        self._backend = backend
+        self._render = render
+        self._frames: dict[Outline, Frame] = {}
+
+    def fill(
+        self, conversations: Sequence[Sequence[Message]], policy: MaskPolicy
+    ) -> list[tuple[np.ndarray, np.ndarray] | None]:
+        """Ids (uint32) of each conversation and its mask (bool, True = not trained), those of ``tokens_and_mask``.
+
+        None where a message holds something else than one text that is encoded as a whole, or there is none. All texts
+        are encoded at once.
+
+        Raises:
+            DataError: the format has no place for a role.
+            TokenizerError: the back end can't encode a text.
+        """
+        frames: list[Frame | None] = []
+        texts: list[str] = []
+        for messages in conversations:
+            outline: list[object] = [policy]
+            own: list[str] = []
+            for message in messages:
+                content = message.content
+                if (
+                    len(content) != 1
+                    or content[0]["type"] != "text"
+                    or message.tool_calls
+                    or not (message.reasoning is message.name is message.weight is None)
+                ):
+                    own.clear()
+                    break
+                text = content[0]["content"]
+                if self._split_at and message.role == "assistant" and any(mark in text for mark in self._split_at):
+                    own.clear()
+                    break
+                outline += (message.role, message.masked, message.eot, message.ipython)
+                own.append(text)
+            frames.append(self._frame_of(tuple(outline), messages, policy) if own else None)
+            texts += own
+        if self._strip is not None:
+            texts = [self._strip(text) for text in texts]
+        encoded = iter(encode_texts(self._backend, texts) if texts else ())
+        return [None if frame is None else frame.filled(encoded) for frame in frames]
+
+    def _frame_of(self, outline: Outline, messages: Sequence[Message], policy: MaskPolicy) -> Frame:
+        frame = self._frames.get(outline)
+        if frame is None:
+            if len(self._frames) >= _MOST_FRAMES:
+                self._frames.clear()
+            frame = self._frames[outline] = self._frame(messages, policy)
+        return frame
+
+    def _frame(self, messages: Sequence[Message], policy: MaskPolicy) -> Frame:
+        ids, masks, text_masks = [b""], [b""], []
+        for kind, index, token_ids in self._render([message.with_content("") for message in messages]):
+            masked = kind not in TRAINED_KINDS[policy] or messages[index].masked
+            mask = b"\x01" if masked else b"\x00"
+            if kind is Kind.CONTENT:
+                text_masks.append(mask)
+                ids.append(b"")
+                masks.append(b"")
+            else:
+                ids[-1] += as_bytes(token_ids)
+                masks[-1] += mask * len(token_ids)
+        return Frame(ids, masks, text_masks)
+
+
+def has_frames(chat_format: ChatFormat) -> bool:
+    """Whether what a format writes around a text is the same whatever the text is, and each text is encoded apart."""
+    return chat_format.layout is None and chat_format.dummy_prefix == "keep"
+
+
+def _without_spaces_behind(text: str) -> str:
+    return text.rstrip(" ")
