@@ -20,10 +20,6 @@ def is_short(row: Mapping[str, Any]) -> bool:
     return len(row["question"]) < 200
 
 
-def every_third(row: Mapping[str, Any], index: int) -> bool:
-    return index % 3 == 0
-
-
 def rows_of(shared_data: Path, **options: Any) -> SFTRows:
     files = {"data_files": str(shared_data / "gsm8k" / "train.jsonl"), "split": "train"}
     questions = InputOutputToMessages(column_map={"input": "question", "output": "answer"})
@@ -34,7 +30,6 @@ def rows_of(shared_data: Path, **options: Any) -> SFTRows:
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"filter_fn": is_short},
-    {"filter_fn": every_third, "filter_kwargs": {"with_indices": True}},
     {"overflow": OverflowPolicy(max_seq_len=150, overflow="drop")},
     {"overflow": OverflowPolicy(max_seq_len=150, overflow="split"), "filter_fn": is_short},
 ]

@@ -127,8 +127,8 @@ class SFTRows(RowSamples):
         kept = {row: self._rows[row] for row in rows if keeps is None or keeps(self._rows[row], row, self.name)}
         # A transform that changes its row must not change a source that lies in memory.
         given = [dict(row) if isinstance(row, dict) else row for row in kept.values()]
-        made = dict[int, Made](zip(kept, map(_made, self._transform.fitted_rows(given)), strict=True))
-        return [made.get(row, "filtered") for row in rows]
+        fitted = iter(self._transform.fitted_rows(given))
+        return [_made(next(fitted)) if row in kept else "filtered" for row in rows]
 
     def _fitted(self, row: Mapping[str, Any]) -> Fitted:
         return self._transform.fitted(row, labels=False)
