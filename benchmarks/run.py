@@ -115,6 +115,42 @@ def reading_rows(bench: Bench) -> list[Result]:
     return results
 
 
+def row_tokens(bench: Bench) -> list[Result]:
+    """Chat rows in memory to ids and labels, over tiktoken alone and over torchtune."""
+    make_chats = DATA.parent / "bench" / "make_chats.py"
+    if not make_chats.exists():
+        return []
+    chats = bench.scratch / "row_tokens.jsonl"
+    subprocess.run([sys.executable, make_chats, chats, "--rows", "5000"], check=True, capture_output=True)
+    whose = {"torchpipe": "torchpipe", "tiktoken": "torchpipe", "torchtune": "torchtune"}
+    ours, limit, theirs = bench.taking_turns(
+        [partial(bench.run, package, "row_tokens.py", name, bench.tokenizer, chats) for name, package in whose.items()],
+        MANY,
+    )
+    counts = {run["tokens"] for run in [*ours, *theirs]}
+    if len(counts) > 1:
+        raise RuntimeError(f"torchpipe and torchtune gave {counts} tokens of the same rows, which can't be compared.")
+    same = "5,000 rows of the common chat workload, Llama 3's ranks; CPU time of the first pass of a fresh process"
+    return [
+        Result(
+            what="chat rows to ids and labels, CPU s over tiktoken's",
+            ours=[run["seconds"] for run in ours],
+            theirs=[run["seconds"] for run in limit],
+            higher_is_better=False,
+            goal=1.15,
+            note=f"Over encode_ordinary of every message's text and nothing else: {same}.",
+        ),
+        Result(
+            what="chat rows to ids and labels, rows/s",
+            ours=[run["rows"] / run["seconds"] for run in ours],
+            theirs=[run["rows"] / run["seconds"] for run in theirs],
+            higher_is_better=True,
+            goal=2.6,
+            note=f"Over torchtune 0.6.1's SFTTransform: {same}.",
+        ),
+    ]
+
+
 def tokenizing(bench: Bench) -> list[Result]:
     """Every tokenizer class that torchtune has too, each package with its own on the same files and inputs."""
     folder = bench.scratch / "tokenizers"
@@ -276,7 +312,7 @@ def main() -> None:
         where = machine()
         results: list[Result] = []
         measures = (
-            *(training_steps, reading_rows, tokenizing, chat_templates),
+            *(training_steps, reading_rows, row_tokens, tokenizing, chat_templates),
             *(collating, loss_memory, imports, first_look),
         )
         for measure in measures:
