@@ -206,8 +206,9 @@ class ChatFormatTokenizer(Vocabulary):
             if filled is None or (limit is not None and len(filled[0]) > limit):
                 made.append(self(sample))
             else:
-                rest = {key: value for key, value in sample.items() if key != "messages"}
-                made.append({**rest, "tokens": filled[0], "mask": filled[1]})
+                result = {key: value for key, value in sample.items() if key != "messages"}
+                result["tokens"], result["mask"] = filled
+                made.append(result)
         return made
 
     def _tokenize(
