@@ -62,8 +62,7 @@ def proof(template: ProvableTemplate, control_tokens: Sequence[str]) -> Callable
     matcher = ControlMatcher({text: number for number, text in enumerate(control_tokens)})
 
     def controls_in(rendering: Rendering) -> list[ControlSpan]:
-        found = matcher.spans(rendering.text, rendering.template_ranges)
-        return [control_span((start, stop, control_tokens[number], number)) for start, stop, number in found]
+        return list(map(control_span, matcher.spans(rendering.text, rendering.template_ranges)))
 
     def turns_of(given: Conversation) -> list[Turn]:
         messages, tools = given["messages"], given["tools"]

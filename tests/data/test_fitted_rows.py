@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from torchpipe.data import Message, OpenAIToMessages
+from torchpipe.data.label_lists import labelled
 from torchpipe.data.overflow import OverflowPolicy
 from torchpipe.data.sample_transforms import SFTTransform
-from torchpipe.data.sequences import labelled
 from torchpipe.errors import DataError, TorchpipeError
 from torchpipe.models.tiny import tiny_tokenizer
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchpipe.data import CROSS_ENTROPY_IGNORE_IDX, next_token_labels, truncate
-from torchpipe.data.sequences import labelled, trained_positions
+from torchpipe.data.label_lists import labelled
+from torchpipe.data.sequences import trained_positions
 from torchpipe.errors import ConfigError, DataError
 
 ids = st.lists(st.integers(0, 200_000), max_size=30)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from torchpipe.data.sequences import labelled
+from torchpipe.data.label_lists import labelled
 from torchpipe.errors import ConfigError, DataError, SourceError, StoreError
 from torchpipe.store import TokenStore
 from torchpipe.store.accounts import ledger_of, sample_counts

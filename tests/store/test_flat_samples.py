@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchpipe.data.sequences import labelled
+from torchpipe.data.label_lists import labelled
 from torchpipe.errors import ColumnError, DataError
 from torchpipe.store.flat_samples import FlatSamples
 

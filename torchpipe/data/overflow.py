@@ -9,7 +9,7 @@ from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.cuts import cut_on_a_side, split_row
 from torchpipe.data.fewer_messages import longest_that_fits, prefixes_around_calls, without_oldest_turns
-from torchpipe.data.sequences import labelled
+from torchpipe.data.label_lists import labelled
 from torchpipe.data.whole_row import Cut, WholeRow
 from torchpipe.errors import ConfigError, DataError
 

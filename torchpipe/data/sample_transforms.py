@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from torchpipe.data.conversations import validate_messages
+from torchpipe.data.label_lists import labelled
 from torchpipe.data.loss_weights import loss_weights
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, OverflowPolicy, fit, without_limit
 from torchpipe.data.protocols import Transform
-from torchpipe.data.sequences import labelled
 from torchpipe.errors import ConfigError, DataError
 
 _ROWS_AT_ONCE = 8

@@ -1,6 +1,6 @@
 """Token sequences: cutting one to length, and the labels that follow from tokens and mask."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -114,17 +114,6 @@ def trained_positions(mask: np.ndarray, ends: np.ndarray) -> np.ndarray:
         np.equal(mask[1:], 0, out=trained[:-1])
         trained[ends - 1] = False
     return trained
-
-
-def labelled(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The sample with the ``labels`` that its ``tokens`` and ``mask`` stand for, a list; those that it has stay.
-
-    >>> labelled({"tokens": [5, 6], "mask": [True, False]})["labels"]
-    [6, -100]
-    """
-    if "labels" in sample:
-        return dict(sample)
-    return {**sample, "labels": next_token_labels(sample["tokens"], sample["mask"]).tolist()}
 
 
 def _flags(mask: Sequence[bool] | np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ looks like a date comes back as ``2024-01-01 00:00:00``, and half of a surrogate
 import json
 import os
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,13 @@ class JsonRows:
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
         index %= len(self)
-        file = max(number for number, first in enumerate(self._first_rows) if first <= index)
+        file = bisect_right(self._first_rows, index) - 1
         if not self._files:
             self._files = [os.open(path, os.O_RDONLY) for path in self._paths]
         if _stamp(os.fstat(self._files[file])) != self._stamps[file]:
             raise SourceError(f"{self._paths[file]} has changed since it was opened. Start the run again.")
         start, stop = self._starts[index], self._stops[index]
-        return json.loads(os.pread(self._files[file], stop - start, start))
+        return json.loads(os.pread(self._files[file], stop - start, start).decode("utf-8", "surrogatepass"))
 
     def fingerprint(self) -> str:
         """What tells these rows from others: path, size, time of change, inode and ends of each file."""

@@ -1,7 +1,6 @@
 """A model tokenizer that writes conversations with any Hugging Face chat template, and proves its loss mask."""
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
@@ -312,15 +311,14 @@ class ChatTemplateTokenizer(Vocabulary):
     def _tokenized(self, sample: RenderedSample, row: Row, trace: bool) -> TokenizedConversation:
         rendering = sample.rendering
         cuts = [turn.start for turn in sample.turns if turn.proved]
-        found = None if rendering.controls is None else [(each[0], each[1], each[3]) for each in rendering.controls]
-        pieces = self._encode(rendering.text, rendering.template_ranges, cuts, found)
-        mask = token_masks.mask_of(sample, row.unmasked, pieces, self.backend, self._rules)
-        weights = token_masks.weights_of(sample, row.weights, pieces, self.backend) if row.is_weighted else None
+        cut = self._encode.cut(rendering.text, rendering.template_ranges, cuts, rendering.controls)
+        mask = token_masks.mask_of(sample, row.unmasked, cut, self.backend, self._rules)
+        weights = token_masks.weights_of(sample, row.weights, cut.pieces, self.backend) if row.is_weighted else None
         whole = TokenizedConversation(
-            tokens=list(chain.from_iterable(piece.token_ids for piece in pieces)),
+            tokens=cut.tokens,
             mask=mask,
             num_unproved=sample.num_unproved,
-            trace=self._trace(sample, pieces, mask) if trace else None,
+            trace=self._trace(sample, cut.pieces, mask) if trace else None,
             token_weights=weights,
         )
         return whole.cut(self.max_seq_len, self.truncation_type)
@@ -331,9 +329,7 @@ class ChatTemplateTokenizer(Vocabulary):
         )
 
     def _controls_in(self, rendering: Rendering) -> list[ControlSpan]:
-        texts = self._control_texts
-        found = self._encode.matcher.spans(rendering.text, rendering.template_ranges)
-        return [control_span((start, stop, texts[token_id], token_id)) for start, stop, token_id in found]
+        return list(map(control_span, self._encode.matcher.spans(rendering.text, rendering.template_ranges)))
 
     def _id_of(self, name: str, text: str | None) -> int | None:
         if text is None:

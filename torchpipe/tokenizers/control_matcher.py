@@ -10,6 +10,8 @@ from torchpipe.errors import TokenizerError
 
 Ranges = Sequence[tuple[int, int]]
 """Ranges of characters (start, stop), in order; ranges that touch count as one."""
+Span = tuple[int, int, str, int]
+"""A control token in a text: the characters that it takes, from start to stop, its own text, and its id."""
 
 # Unicode's White_Space, which the `tokenizers` library strips by; str.isspace also counts U+001C to U+001F.
 _WHITE_SPACE = r"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
@@ -98,7 +100,7 @@ class ControlMatcher:
         self.takes_neighbours = bool(self.allowed_special or self.flags)
         self._pattern = _any_of(self.control_tokens)
         self._shorter = _prefixes(self.control_tokens)
-        self._known: dict[str, list[tuple[int, int, int]]] = {}
+        self._known: dict[str, list[Span]] = {}
 
     def __reduce__(self) -> "tuple[partial[ControlMatcher], tuple[()]]":
         return partial(ControlMatcher, self.control_tokens, self.allowed_special, self.flags), ()
@@ -111,36 +113,38 @@ class ControlMatcher:
             template_ranges: where the template's own characters stand in it.
             cuts: positions that no token lies across, nor takes white space from beyond.
         """
-        return [ControlMatch(*span) for span in self.spans(text, template_ranges, cuts)]
+        return [
+            ControlMatch(start, stop, token_id) for start, stop, _, token_id in self.spans(text, template_ranges, cuts)
+        ]
 
-    def spans(self, text: str, template_ranges: Ranges, cuts: Iterable[int] = ()) -> list[tuple[int, int, int]]:
-        """What :meth:`find` gives, as plain tuples of start, stop and id."""
+    def spans(self, text: str, template_ranges: Ranges, cuts: Iterable[int] = ()) -> list[Span]:
+        """What :meth:`find` gives, as plain tuples of start, stop, the token's text, and its id."""
         ends = stops(cuts, len(text))
         if self.takes_neighbours:
             template = _Template(template_ranges)
             parts = zip([0, *ends[:-1]], ends, strict=True)
             return [span for start, stop in parts for span in self._general(text, template, start, stop)]
         # Neither another's text nor a neighbour matters: each range of template text by itself.
-        found: list[tuple[int, int, int]] = []
+        found: list[Span] = []
         known = self._known
         for start, stop in _joined(template_ranges) if len(ends) == 1 else _cut(template_ranges, ends):
             template = text[start:stop]
             spans = known.get(template)
-            for begin, end, token_id in self._spelled_in(template) if spans is None else spans:
-                found.append((start + begin, start + end, token_id))
+            for begin, end, token, token_id in self._spelled_in(template) if spans is None else spans:
+                found.append((start + begin, start + end, token, token_id))
         return found
 
-    def _spelled_in(self, template: str) -> list[tuple[int, int, int]]:
+    def _spelled_in(self, template: str) -> list[Span]:
         """The tokens in template text. What a template writes between two contents is remembered: all rows have it."""
         ids = self.control_tokens
-        spans = [(*found.span(), ids[found[0]]) for found in self._pattern.finditer(template)]
+        spans = [(*found.span(), found[0], ids[found[0]]) for found in self._pattern.finditer(template)]
         if len(template) <= _LONG_RANGE:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[template] = spans
         return spans
 
-    def _general(self, text: str, template: "_Template", start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    def _general(self, text: str, template: "_Template", start: int, stop: int) -> Iterator[Span]:
         at = taken = start  # where to look on; where the token before ended
         while found := self._pattern.search(text, at, stop):
             begin = found.start()
@@ -154,7 +158,7 @@ class ControlMatcher:
                     if flags.single_word and not _stands_alone(text, begin, end, start, stop):
                         continue
                     begin, end = _with_spaces(text, begin, end, taken, stop, flags)
-                yield begin, end, self.control_tokens[token]
+                yield begin, end, token, self.control_tokens[token]
                 at = taken = end
                 break
             else:
@@ -163,7 +167,7 @@ class ControlMatcher:
 
 def stops(cuts: Iterable[int], length: int) -> list[int]:
     """Where the parts of a text end, in order: at cuts that leave something on both sides, and at its end."""
-    return [*sorted({cut for cut in cuts if 0 < cut < length}), length]
+    return [*sorted({cut for cut in cuts if 0 < cut < length}), length] if cuts else [length]
 
 
 class _Template:

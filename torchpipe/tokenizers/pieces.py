@@ -16,13 +16,10 @@ up to the next control token or cut: a prompt is encoded before the reply is kno
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import ClassVar, NamedTuple, cast
 
 from torchpipe.tokenizers.backend import Backend, PrefixScheme
-from torchpipe.tokenizers.control_matcher import ControlMatcher, Ranges, stops
-
-_by_start = itemgetter(0)
+from torchpipe.tokenizers.control_matcher import ControlMatcher, Ranges, Span, stops
 
 
 class Piece(NamedTuple):
@@ -35,6 +32,42 @@ class Piece(NamedTuple):
     stop: int
     token_ids: list[int]
     control: bool
+
+
+class CutText:
+    """A text cut into pieces.
+
+    Attributes:
+        stops: where each piece ends, in order; it starts where the one before it ends.
+        token_ids: the ids of each. Equal texts may share their list: don't change it.
+        controls: the control tokens among them.
+    """
+
+    __slots__ = ("_pieces", "controls", "stops", "token_ids")
+
+    def __init__(self, stops: list[int], token_ids: list[list[int]], controls: Sequence[Span]) -> None:
+        self.stops = stops
+        self.token_ids = token_ids
+        self.controls = controls
+        self._pieces: list[Piece] | None = None
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The pieces one by one."""
+        if self._pieces is None:
+            starts = (0, *self.stops)
+            ends_of_controls = {stop for _, stop, *_ in self.controls}
+            are_controls = map(ends_of_controls.__contains__, self.stops)
+            self._pieces = list(map(Piece, starts, self.stops, self.token_ids, are_controls))
+        return self._pieces
+
+    @property
+    def tokens(self) -> list[int]:
+        """The ids of all pieces, in a new list."""
+        tokens: list[int] = []
+        for ids in self.token_ids:
+            tokens += ids
+        return tokens
 
 
 class PieceEncoder:
@@ -55,7 +88,7 @@ class PieceEncoder:
         scheme: PrefixScheme = getattr(backend, "prefix_scheme", "never")
         at_start = go_on if scheme == "never" else backend.encode
         after_control = backend.encode if scheme == "always" else go_on
-        self._encoders = _Encoders(*map(remembering, (at_start, after_control, go_on)))
+        self._at_start, self._after_control, self._going_on = map(_ShortTexts, (at_start, after_control, go_on))
         self._controls = {token_id: [token_id] for token_id in matcher.control_tokens.values()}
 
     def __reduce__(self) -> "tuple[type[PieceEncoder], tuple[ControlMatcher, Backend]]":
@@ -66,9 +99,19 @@ class PieceEncoder:
         text: str,
         template_ranges: Ranges,
         cuts: Iterable[int] = (),
-        found: Sequence[tuple[int, int, int]] | None = None,
+        found: Sequence[Span] | None = None,
     ) -> list[Piece]:
-        """The pieces of a text, in order; together they hold each of its characters once.
+        """The pieces of a text, in order; together they hold each of its characters once. See :meth:`cut`."""
+        return self.cut(text, template_ranges, cuts, found).pieces
+
+    def cut(
+        self,
+        text: str,
+        template_ranges: Ranges,
+        cuts: Iterable[int] = (),
+        found: Sequence[Span] | None = None,
+    ) -> CutText:
+        """The text in pieces.
 
         Args:
             text: a rendered conversation.
@@ -81,38 +124,42 @@ class PieceEncoder:
             TokenizerError: the back end can't encode a text (a lone surrogate, an unknown byte).
         """
         ends = stops(cuts, len(text))
-        pieces: list[Piece] = []
-        new = tuple.__new__  # of a NamedTuple, this skips its slow constructor
-        controls = self._controls
-        encode, after_control, go_on = self._encoders
-        at, rest = 0, iter(ends)
-        end = next(rest)
         if found is None or not self._holds_with(ends, found):
             found = self.matcher.spans(text, template_ranges, ends)
-        for start, stop, token_id in found:
+        places: list[int] = []
+        token_ids: list[list[int]] = []
+        ids_of_control, after_control, going_on = self._controls, self._after_control, self._going_on
+        short = self._at_start
+        at, rest = 0, iter(ends)
+        end = next(rest)
+        for start, stop, _, token_id in found:
             while end <= start:
                 if at < end:
-                    pieces.append(new(Piece, (at, end, encode(text[at:end]), False)))
-                    encode, at = go_on, end
+                    places.append(end)
+                    token_ids.append(short.encode(text[at:end]) if end - at > SHORT_TEXT else short[text[at:end]])
+                    short, at = going_on, end
                 end = next(rest)
             if at < start:
-                pieces.append(new(Piece, (at, start, encode(text[at:start]), False)))
-            pieces.append(new(Piece, (start, stop, controls[token_id], True)))
-            encode, at = after_control, stop
+                places.append(start)
+                token_ids.append(short.encode(text[at:start]) if start - at > SHORT_TEXT else short[text[at:start]])
+            places.append(stop)
+            token_ids.append(ids_of_control[token_id])
+            short, at = after_control, stop
         for stop in (end, *rest):
             if at < stop:
-                pieces.append(new(Piece, (at, stop, encode(text[at:stop]), False)))
-                encode, at = go_on, stop
-        return pieces
+                places.append(stop)
+                token_ids.append(short.encode(text[at:stop]) if stop - at > SHORT_TEXT else short[text[at:stop]])
+                short, at = going_on, stop
+        return CutText(places, token_ids, found)
 
-    def _holds_with(self, ends: Sequence[int], found: Sequence[tuple[int, int, int]]) -> bool:
+    def _holds_with(self, ends: Sequence[int], found: Sequence[Span]) -> bool:
         """Whether the control tokens are the same where the text is cut: no cut is inside one, nor beside white space
         that one takes.
         """
         if self.matcher.takes_neighbours:
             return len(ends) == 1
         for end in ends[:-1]:
-            place = bisect_left(found, end, key=_by_start) - 1
+            place = bisect_left(found, (end,)) - 1
             if place >= 0 and found[place][1] > end:
                 return False
         return True
@@ -133,29 +180,30 @@ def encode_pieces(
     return PieceEncoder(matcher, backend)(text, template_ranges, cuts)
 
 
-class _Encoders(NamedTuple):
-    at_start: Callable[[str], list[int]]
-    after_control: Callable[[str], list[int]]
-    going_on: Callable[[str], list[int]]
-
-
 SHORT_TEXT = 32  # characters; what templates write between control tokens is mostly shorter
 _MOST_REMEMBERED = 10_000
 
 
+class _ShortTexts(dict[str, list[int]]):
+    """Ids of short texts by text, encoded when they are first asked for: what a template writes stands in every row."""
+
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self.encode = encode
+
+    def __missing__(self, text: str) -> list[int]:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        ids = self[text] = self.encode(text)
+        return ids
+
+
 def remembering(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
-    """The encoder, with the ids of short texts at hand: what a template writes stands in every row."""
-    known: dict[str, list[int]] = {}
+    """The encoder, with the ids of short texts at hand."""
+    short = _ShortTexts(encode)
 
     def encode_or_recall(text: str) -> list[int]:
-        if len(text) > SHORT_TEXT:
-            return encode(text)
-        ids = known.get(text)
-        if ids is None:
-            if len(known) >= _MOST_REMEMBERED:
-                known.clear()
-            ids = known[text] = encode(text)
-        return ids
+        return encode(text) if len(text) > SHORT_TEXT else short[text]
 
     return encode_or_recall
 

@@ -13,6 +13,7 @@ from torchpipe._fingerprint import content_hash
 from torchpipe.errors import ConfigError, TokenizerError
 from torchpipe.tokenizers.backend import as_bytes, check_bytes, check_encodable
 from torchpipe.tokenizers.reading import read_again, read_bytes
+from torchpipe.tokenizers.split_patterns import grouped
 
 if TYPE_CHECKING:
     import tiktoken
@@ -70,9 +71,10 @@ class TikTokenBackend:
         Raises:
             TokenizerError: a byte of the text is not among the ranks.
         """
-        check_encodable(text)
-        if self._normalization is not None:
-            text = unicodedata.normalize(self._normalization, text)
+        if not text.isascii():  # ASCII is in every normal form
+            check_encodable(text)
+            if self._normalization is not None:
+                text = unicodedata.normalize(self._normalization, text)
         encoding, missing = self._built
         if missing:
             check_bytes(text, missing, self.name)
@@ -96,7 +98,7 @@ class TikTokenBackend:
             or (len(joined) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(joined))
         ):
             return [as_bytes(self.encode(text)) for text in texts]
-        if self._normalization is not None:  # composes nothing across a control character
+        if self._normalization is not None and not joined.isascii():  # composes nothing across a control character
             joined = unicodedata.normalize(self._normalization, joined)
         try:
             ids = encoding.encode_to_numpy(joined, allowed_special=_ALLOWED, disallowed_special=())
@@ -147,7 +149,9 @@ def encoding_of(name: str, pattern: str, ranks: dict[bytes, int]) -> "tiktoken.E
     import tiktoken
 
     try:
-        return tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={_BETWEEN: _BETWEEN_ID})
+        return tiktoken.Encoding(
+            name, pat_str=grouped(pattern), mergeable_ranks=ranks, special_tokens={_BETWEEN: _BETWEEN_ID}
+        )
     except ValueError as error:
         raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}.") from error
 

@@ -23,6 +23,8 @@ class TokenizedConversation(NamedTuple):
 
     def cut(self, max_seq_len: int | None, truncation_type: Literal["left", "right"]) -> "TokenizedConversation":
         """The first (``right``) or last (``left``) ``max_seq_len`` tokens of it; None keeps all."""
+        if max_seq_len is None or len(self.tokens) <= max_seq_len:
+            return self
         tokens, weights = truncate(self.tokens, max_seq_len, None, truncation_type), self.token_weights
         return self._replace(
             tokens=tokens,

@@ -78,8 +78,17 @@ class CodeGenerator(compiler.CodeGenerator):
 
 
 def _terms(node: nodes.Expr) -> list[nodes.Expr]:
-    """The terms of a sum, as they are added from left to right."""
-    return [*_terms(node.left), node.right] if isinstance(node, nodes.Add) else [node]
+    """The terms of a sum, as they are added from left to right. Texts that stand together are one term."""
+    if not isinstance(node, nodes.Add):
+        return [node]
+    *before, last = _terms(node.left)
+    if _is_text(last) and _is_text(node.right):
+        return [*before, nodes.Const(last.value + node.right.value)]  # type: ignore[attr-defined]
+    return [*before, last, node.right]
+
+
+def _is_text(node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.Const) and type(node.value) is str
 
 
 class LeanContext(Context):

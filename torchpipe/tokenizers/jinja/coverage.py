@@ -15,6 +15,7 @@ _THINK_TAG = re.compile(r"</?think(?:ing)?>")
 _PYTHON_LIST = re.compile(r"""('text': ['"]|[\[,] ?')$""")
 """What stands before a part's text where a template prints the list of parts itself."""
 _RARE_KEYS = ("refusal", "audio", "function_call")
+_TEXT_ALONE = {"role", "content"}
 _LONGEST_TAG_DISTANCE = 64
 """How far before a text, in characters, a template may have written the think tag that it took from the text."""
 
@@ -26,16 +27,32 @@ def what_is_lost(rendering: Rendering, message: int, start: int, stop: int) -> s
     tags that the template writes itself. What a template writes once more behind the turn, as a call's name beside its
     result, is context of the turns that follow.
     """
+    row, held = rendering.rows[message], rendering.printed_of(message)
+    if len(held) == 1 and row.keys() == _TEXT_ALONE and _is_whole(row["content"], held[0], start, stop):
+        return None  # nearly always: text alone, in one stretch
     parts: dict[Source, list[Printed]] = {}
-    for part in rendering.printed_of(message):
+    for part in held:
         parts.setdefault(part[2], []).append(part)
-    for source in _training_sources(rendering.rows[message]):
+    for source in _training_sources(row):
         printed = parts.get(source, ())
         fault = _fault_of(rendering.text, source, printed, start, stop)
         fault = fault or _written_as_a_string(rendering.text, source, printed)
         if fault is not None:
             return f"{field_name(source)} {fault}"
     return None
+
+
+def _is_whole(content: Any, part: Printed, start: int, stop: int) -> bool:
+    """Whether a part within [start, stop) is all of a message's content."""
+    begin, end, source, source_start, source_stop = part
+    return (
+        type(content) is TracedText
+        and len(content.runs) == 1
+        and content.runs[0].source is source
+        and source_stop - source_start == len(source.text)
+        and start <= begin
+        and end <= stop
+    )
 
 
 def lost_number(message: Mapping[str, Any], text: str) -> str | None:

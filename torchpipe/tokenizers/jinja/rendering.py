@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from torchpipe.tokenizers.jinja.limits import RenderState
@@ -36,7 +35,8 @@ control_span: Callable[[tuple[Any, ...]], ControlSpan] = partial(tuple.__new__, 
 """A control token of its four fields; faster than :class:`ControlSpan` itself."""
 
 _printed: Callable[[tuple[Any, ...]], Printed] = partial(tuple.__new__, Printed)
-_by_start = itemgetter(0)
+_AFTER_ALL = float("inf")
+"""Beside a place, behind all tuples that start with it."""
 
 
 class Rendering:
@@ -108,7 +108,13 @@ class Rendering:
                 texts.append(text)
                 for length, source, start, stop, _ in runs:
                     if not length:
-                        if type(source) is Mark:
+                        if type(source) is not Mark:
+                            continue
+                        value: Any = source.value
+                        if source.kind == AT_MARK and loops and loops[-1][0] == value[0]:  # the loop's next pass
+                            loops[-1] = value
+                            speaker = value[1]
+                        else:
                             speaker = _follow(loops, source)
                         continue
                     if source is None:
@@ -160,9 +166,9 @@ class Rendering:
     def end_of_turn(self, message: int, start: int) -> int:
         """Where the text of another message begins, after ``start``; the text's end where none does."""
         owners = self.owners
-        for number in range(max(0, bisect_right(owners, start, key=_by_start) - 1), len(owners)):
+        for number in range(max(0, bisect_right(owners, (start, _AFTER_ALL)) - 1), len(owners)):
             place, owner = owners[number]
-            if place >= start and owner != message and owner != -1:
+            if owner != message and place >= start and owner != -1:
                 return place
         return len(self.text)
 
@@ -175,7 +181,7 @@ class Rendering:
     def content_end(self, message: int, start: int, stop: int) -> int:
         """Where the last character of the message's own strings in [start, stop) ends; ``start`` without any."""
         parts = self.printed_of(message)
-        last = bisect_right(parts, stop - 1, key=_by_start) - 1
+        last = bisect_right(parts, (stop - 1, _AFTER_ALL)) - 1
         return parts[last].stop if last >= 0 and parts[last].start >= start else start
 
 

@@ -13,6 +13,7 @@ from torchpipe.errors import DataError
 
 TEMPLATE_ROLES = ("system", "developer", "user", "assistant", "tool", "ipython", "function", "observation")
 """The roles that a message may have: templates write them into control tokens, where no other text may stand."""
+_TEXT_ALONE = {"role", "content"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,9 @@ class Row:
                 _check_values(message, index)
             else:
                 raise DataError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
-            _check_role(turn.get("role"), index)
-            served = _as_served(turn)
+            if turn.get("role") not in TEMPLATE_ROLES:
+                raise _unknown_role(turn.get("role"), index)
+            served = turn if turn.keys() == _TEXT_ALONE and turn["content"] is not None else _as_served(turn)
             dicts.append(_with_parsed_arguments(served, index) if parse_arguments else served)
             weights.append(1.0 if weight is None else float(weight))
             if trained:
@@ -72,17 +74,19 @@ class Row:
     @property
     def is_weighted(self) -> bool:
         """Whether a trained message has a weight that a mask can't say."""
+        if self.weights.count(1.0) == len(self.weights):
+            return False
         return any(self.weights[index] not in (0, 1) for index in self.unmasked)
 
     @property
     def trained_turns(self) -> frozenset[int]:
         """The assistant's messages among those that are trained."""
-        return frozenset(index for index in self.unmasked if self.messages[index]["role"] == "assistant")
+        return frozenset([index for index in self.unmasked if self.messages[index]["role"] == "assistant"])
 
     @property
     def has_assistant(self) -> bool:
         """Whether the assistant says anything."""
-        return any(message["role"] == "assistant" for message in self.messages)
+        return "assistant" in [message["role"] for message in self.messages]
 
     def untrained(self) -> "Row":
         """The row with all messages masked."""
@@ -124,12 +128,11 @@ def _with_parsed_arguments(message: Mapping[str, Any], index: int) -> Mapping[st
     return {**message, "tool_calls": parsed}
 
 
-def _check_role(role: object, index: int) -> None:
-    if role not in TEMPLATE_ROLES:
-        raise DataError(
-            f"Message {index} has the role {role!r}; a role is one of {listed(TEMPLATE_ROLES)}."
-            f"{did_you_mean(str(role), TEMPLATE_ROLES)} Rename it in the source, or drop such rows with a filter_fn."
-        )
+def _unknown_role(role: object, index: int) -> DataError:
+    return DataError(
+        f"Message {index} has the role {role!r}; a role is one of {listed(TEMPLATE_ROLES)}."
+        f"{did_you_mean(str(role), TEMPLATE_ROLES)} Rename it in the source, or drop such rows with a filter_fn."
+    )
 
 
 def _check_values(message: Mapping[str, Any], index: int) -> None:

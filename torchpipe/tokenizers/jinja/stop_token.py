@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from torchpipe.tokenizers.jinja.rendering import ControlSpan, Rendering
@@ -29,14 +28,15 @@ def stop_token(
         end: where another message's text begins.
         stop_texts: control tokens at which sampling stops.
     """
-    first = bisect_left(controls, content_end, key=itemgetter(0))
+    first = bisect_left(controls, (content_end,))
     last: ControlSpan | None = None
     for number in range(first, len(controls)):
         control = controls[number]
-        if control.start >= end:
-            opens_next = not rendering.text[end : control.start].strip()
+        start, _, text, _ = control
+        if start >= end:
+            opens_next = not rendering.text[end:start].strip()
             return last or (control if opens_next else None)
-        if control.text in stop_texts:
+        if text in stop_texts:
             return control
         last = control
     return last

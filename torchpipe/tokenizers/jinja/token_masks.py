@@ -1,14 +1,15 @@
 """Which tokens of a rendered conversation are trained."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from torchpipe.data.train_on import TrainOn
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.jinja.conversation import RenderedSample
 from torchpipe.tokenizers.jinja.token_trace import parts_of, turn_at
-from torchpipe.tokenizers.pieces import Piece, token_ranges
+from torchpipe.tokenizers.pieces import CutText, Piece, token_ranges
 from torchpipe.tokenizers.render import MaskPolicy
 
 Ranges = list[tuple[int, int]]
@@ -31,24 +32,24 @@ class MaskRules:
 
 
 def mask_of(
-    sample: RenderedSample, unmasked: Collection[int], pieces: Sequence[Piece], backend: Backend, rules: MaskRules
+    sample: RenderedSample, unmasked: Collection[int], cut: CutText, backend: Backend, rules: MaskRules
 ) -> list[bool]:
-    """The mask of all tokens of the pieces; True = not trained.
+    """The mask of all tokens of the text; True = not trained.
 
     Args:
         sample: the conversation.
         unmasked: the messages that are trained, whoever speaks.
-        pieces: the sample's text, encoded.
+        cut: the sample's text, encoded.
         backend: that encoded it.
         rules: what counts.
     """
     if rules.policy == "sampled":
         trained = sampled_ranges(sample)
     else:
-        trained = message_ranges(sample, unmasked, pieces, bos_id=rules.bos_id, eos_id=rules.eos_id)
-    mask = _mask_of_ranges(pieces, trained, sample.rendering.text, backend)
+        trained = message_ranges(sample, unmasked, cut.pieces, bos_id=rules.bos_id, eos_id=rules.eos_id)
+    mask = mask_of_ranges(cut, trained, sample.rendering.text, backend)
     if not rules.train_on.is_all:
-        _take_away(mask, sample, pieces, backend, rules.train_on)
+        _take_away(mask, sample, cut.pieces, backend, rules.train_on)
     return mask
 
 
@@ -129,24 +130,25 @@ def weights_of(
     return found
 
 
-def _mask_of_ranges(pieces: Sequence[Piece], trained: Ranges, text: str, backend: Backend) -> list[bool]:
-    """The mask of all tokens of the pieces; True = not trained.
+def mask_of_ranges(cut: CutText, trained: Ranges, text: str, backend: Backend) -> list[bool]:
+    """The mask of all tokens of a text; True = not trained.
 
     A token is trained where all its characters are within one range. A piece is looked into token by token only where
-    a range ends inside it, which no proved turn's does.
+    a range starts or ends inside it, which no proved turn's does.
     """
-    mask: list[bool] = []
-    ranges = iter([*trained, (len(text) + 1, len(text) + 1)])
-    start, stop = next(ranges)
-    for piece in pieces:
-        while stop <= piece.start:
-            start, stop = next(ranges)
-        if piece.stop <= start:
-            mask += [True] * len(piece.token_ids)
-        elif start <= piece.start and piece.stop <= stop:
-            mask += [False] * len(piece.token_ids)
-        else:
-            mask += [not _within(part, trained) for part in token_ranges(piece, text, backend)]
+    stops = cut.stops
+    offsets = list(accumulate(map(len, cut.token_ids), initial=0))
+    mask = [True] * offsets[-1]
+    for start, stop in trained:
+        first = bisect_left(stops, start)  # the piece that the range starts in, or that ends where it starts
+        last = bisect_right(stops, stop)  # the piece that it ends in, or that starts where it ends
+        inside = first + (start > 0)
+        if inside < last:
+            mask[offsets[inside] : offsets[last]] = [False] * (offsets[last] - offsets[inside])
+        for place, edge in ((first, start), (last, stop)):
+            if place < len(stops) and (stops[place - 1] if place else 0) < edge < stops[place]:
+                own = [not _within(part, trained) for part in token_ranges(cut.pieces[place], text, backend)]
+                mask[offsets[place] : offsets[place + 1]] = own
     return mask
 
 

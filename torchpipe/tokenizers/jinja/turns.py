@@ -10,7 +10,6 @@ it (``split``).
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any, Literal
 
 from torchpipe.data.openai_dicts import REASONING_KEYS
@@ -100,7 +99,8 @@ class TurnProver:
         self._endings = endings or {}
         self._exact_turns: set[int] = set()
         self._rendered: dict[tuple[int, bool, tuple[str, bool] | None], str] = {}
-        self._option_names = sorted(template.thinking_options - options.keys()) if follows_row else []
+        thinking = template.thinking_options
+        self._option_names = sorted(thinking - options.keys()) if thinking and follows_row else []
 
     def rendering_of(self, num_messages: int) -> Rendering:
         """The conversation of the first messages; its last turn gets the ending that it lacks, where that is asked for.
@@ -208,7 +208,10 @@ class TurnProver:
             fault = NO_STOP
         if not fault and stop is not None:
             lost = what_is_lost(rendering, index, start, stop.start)
-            fault = lost or lost_number(self._messages[index], rendering.text[start : stop.start]) or ""
+            message = self._messages[index]
+            if not lost and message.get("tool_calls"):
+                lost = lost_number(message, rendering.text[start : stop.start])
+            fault = lost or ""
         if not fault and stop is not None:
             fault = self._what_changes(rendering, index, min(stop.stop, end, rendering.num_written), option)
         turn = Turn(
@@ -300,7 +303,7 @@ def has_reasoning(message: Mapping[str, Any]) -> bool:
 
 def _before_control(controls: Sequence[ControlSpan], place: int) -> int:
     """The place, or the start of the control token that it is in the middle of."""
-    number = bisect_left(controls, place, key=itemgetter(0)) - 1
+    number = bisect_left(controls, (place,)) - 1
     return controls[number].start if number >= 0 and controls[number].stop > place else place
 
 

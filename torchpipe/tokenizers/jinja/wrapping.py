@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -12,6 +13,7 @@ from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source, make_r
 from torchpipe.tokenizers.jinja.text import TracedText
 
 _plain = str.__new__
+_SHORT_OPTION = 1024  # characters
 
 # Names of the message format. They are the format's words and stay plain, except within a call's arguments, where
 # every key is the caller's.
@@ -93,8 +95,15 @@ def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:
     wrapped = dict(options)
     for name, value in options.items():
         if type(value) not in _WITHOUT_TEXT and not name.endswith("_token"):
-            wrapped[name] = _wrapped(value, OPTIONS, (name,), False)
+            is_short = type(value) is str and len(value) <= _SHORT_OPTION
+            wrapped[name] = _option_text(name, value) if is_short else _wrapped(value, OPTIONS, (name,), False)
     return wrapped
+
+
+@lru_cache(maxsize=256)
+def _option_text(name: str, value: str) -> TracedText:
+    """An option's text, which is the same for all rows: made once."""
+    return TracedText.of(Source(OPTIONS, (name,), value))
 
 
 def _wrapped(value: Any, message: int, path: tuple[str | int, ...], format_keys: bool) -> Any:
