@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
-    parser.add_argument("-n", dest="num_rows", metavar="N", type=_above_0, help="the first N rows or packs (default 1)")
+    parser.add_argument("-n", dest="num_rows", metavar="N", type=above_0, help="the first N rows or packs (default 1)")
     parser.add_argument(
         "--row", dest="rows", metavar="K", type=int, action="append", help="row K, from 0; -1 is the last; repeatable"
     )
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-tokens",
         metavar="N",
-        type=_above_0,
+        type=above_0,
         help="show at most N tokens of a row (with --inference: of a context)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead (docs/explain.md has the schema)")
@@ -114,7 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _above_0(text: str) -> int:
+def above_0(text: str) -> int:
+    """A whole number above 0, of the command line."""
     try:
         value = int(text)
     except ValueError:

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ls": ("torchpipe.cli.ls", "list the recipes and configs that come with torchpipe"),
     "cp": ("torchpipe.cli.cp", "copy a recipe, a config or the sample chats, to change them"),
     "explain": ("torchpipe.cli.explain", "show which tokens of a config's rows are trained, and why"),
+    "plan": ("torchpipe.cli.plan", "show what a run would do: rows, packs, steps, how even the ranks are"),
     "validate": ("torchpipe.cli.validate", "check a config's components without building them"),
     "store": ("torchpipe.cli.store", "list, verify or prune the tokenised samples that are kept on the disk"),
 }

@@ -124,9 +124,18 @@ class Ledger:
 
     def describe(self) -> str:
         """One line: rows read and stored, and how many each reason left out."""
-        parts = [f"{len(self.read):,} rows read, {len(self.stored):,} stored"]
-        parts += [f"{len(ids):,} left out {_LEFT_OUT_BY[reason]}" for reason, ids in self.left_out.items() if len(ids)]
-        return "; ".join(parts)
+        return described_sizes(self.as_counts())
+
+
+def described_sizes(sizes: Mapping[str, int]) -> str:
+    """:meth:`Ledger.describe`, from the sizes of its sets (:meth:`Ledger.as_counts`).
+
+    >>> described_sizes({"read": 4, "stored": 2, "filtered": 2})
+    '4 rows read, 2 stored; 2 left out by filter_fn'
+    """
+    parts = [f"{sizes['read']:,} rows read, {sizes['stored']:,} stored"]
+    parts += [f"{sizes[reason]:,} left out {_LEFT_OUT_BY[reason]}" for reason in REASONS if sizes.get(reason)]
+    return "; ".join(parts)
 
 
 def _by_code(pairs: np.ndarray) -> list[tuple[int, np.ndarray]]:

@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
@@ -63,12 +65,41 @@ class ConcatDataset(Dataset[Any]):
         self.packed = kinds[0]
         self.name = " + ".join(names)
         self.num_filtered = sum(getattr(dataset, "num_filtered", 0) for dataset in datasets)
-        self.datasets = list(datasets)
+        self.datasets: list[Any] = list(datasets)
         self._ends = list(accumulate(len(dataset) for dataset in datasets))
         counts = [getattr(dataset, "counts", None) for dataset in datasets]
         counted = [count for count in counts if isinstance(count, SampleCounts)]
         if len(counted) == len(counts):
             self.counts = sum_of_counts(counted)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each sample; there only where every part has it. So are the next three."""
+        return self._joined("lengths")
+
+    @cached_property
+    def costs(self) -> np.ndarray:
+        """What each pack costs to train on: int64 [packs]."""
+        return self._joined("costs")
+
+    @cached_property
+    def trained_counts(self) -> np.ndarray:
+        """The labels of each item that are not -100."""
+        return self._joined("trained_counts")
+
+    @cached_property
+    def weight_sums(self) -> np.ndarray | None:
+        """The sum of each item's loss weights, float64; None where no part has weights."""
+        sums = [dataset.weight_sums for dataset in self.datasets]
+        if all(one is None for one in sums):
+            return None
+        without = (
+            dataset.trained_counts if one is None else one for one, dataset in zip(sums, self.datasets, strict=True)
+        )
+        return np.concatenate([values.astype(np.float64) for values in without])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -100,6 +131,13 @@ class ConcatDataset(Dataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
+
+    def _joined(self, name: str) -> np.ndarray:
+        return np.concatenate([getattr(dataset, name) for dataset in self.datasets])
+
+
+_WORKED_OUT = ("costs", "trained_counts", "weight_sums")
+"""What is worked out when it is first asked for, and again in each process that asks."""
 
 
 def _is_packed(dataset: object) -> bool:

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchpipe._dotpath import resolve
@@ -57,15 +57,21 @@ def instantiate_dataset(
     return instantiate(cfg, tokenizer, caller_globals=caller_globals)
 
 
-def count_samples(dataset: Any) -> SampleCounts:
+def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | None = None) -> SampleCounts:
     """What became of a data set's rows: every row is read once, so that a bad one is found here.
 
     A packed data set has counted while it packed.
+
+    Args:
+        each: is given every sample that is read.
     """
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
         return counts
     counts = SampleCounts(filtered_rows=getattr(dataset, "num_filtered", 0))
     for index in track(range(len(dataset)), "Checking rows"):
-        counts.add(dataset[index])
+        sample = dataset[index]
+        counts.add(sample)
+        if each is not None:
+            each(sample)
     return counts

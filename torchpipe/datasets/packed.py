@@ -15,7 +15,7 @@ from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, Span, St
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.row_number import row_number, row_of_sample
-from torchpipe.datasets.samples_to_pack import samples_to_pack
+from torchpipe.datasets.samples_to_pack import Samples, samples_to_pack
 from torchpipe.errors import ConfigError
 from torchpipe.store import TokenStore
 from torchpipe.store.rows import StoreRecipe
@@ -107,6 +107,26 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def plan(self) -> PackPlan:
         """Which samples share a row."""
         return self._packed.plan
+
+    @property
+    def strategy(self) -> Any:
+        """How rows are filled."""
+        return self._options["strategy"]
+
+    @property
+    def max_documents(self) -> int | None:
+        """The most samples of a row; None: any number."""
+        return self._options["max_documents"]
+
+    @property
+    def recipe(self) -> StoreRecipe | None:
+        """How the samples are made; None for a store that was given, and in a copy for another process."""
+        return self._packed.recipe
+
+    @property
+    def content(self) -> Samples:
+        """The tokenised samples: a store, or in memory."""
+        return self._packed.samples
 
     @property
     def samples(self) -> Any:

@@ -35,6 +35,7 @@ class Samples(SampleTokens, Protocol):
     lengths: np.ndarray
     trained_counts: np.ndarray
     digest: str
+    ledger: dict[str, int]
 
     @property
     def rows(self) -> np.ndarray:
@@ -61,6 +62,7 @@ class PackedSamples:
         plan: which of them share a pack.
         counts: what became of the rows; those of packs that the plan leaves out are counted.
         origin: gives the data set whose rows they are of, to look at one again; None where it isn't known.
+        recipe: how they are made; None where that isn't known.
     """
 
     name: str
@@ -68,6 +70,7 @@ class PackedSamples:
     plan: PackPlan
     counts: SampleCounts
     origin: Callable[[], Any]
+    recipe: StoreRecipe | None = None
 
     def replanned(self, capacity: int, options: Mapping[str, Any]) -> "PackedSamples":
         """The same samples with another plan."""
@@ -75,7 +78,7 @@ class PackedSamples:
 
     def without_origin(self) -> "PackedSamples":
         """A copy for another process."""
-        return replace(self, origin=_unknown)
+        return replace(self, origin=_unknown, recipe=None)
 
     def trained_counts(self) -> np.ndarray:
         """The labels of each pack that are not -100: int64 [packs]."""
@@ -144,7 +147,8 @@ def samples_to_pack(
         counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
     whole = _planned(samples, capacity, options, name)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
-    packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=partial(_origin, ds, recipe))
+    origin = partial(_origin, ds, recipe)
+    packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=origin, recipe=recipe)
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:
         _count_what_is_left(packed, num_rows)

@@ -35,6 +35,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
     Attributes:
         name: what errors call the source.
         counts: what became of the rows.
+        recipe: how the samples are made; None for a store that was given, and in a copy for another process.
         fingerprint: 32 hexadecimal digits that two share only if their items are equal.
 
     Raises:
@@ -54,7 +55,13 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         self._store = recipe if is_store else build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
         self.counts: SampleCounts = sample_counts(self._store)
         self.fingerprint = self._store.digest
+        self.recipe = None if is_store else recipe
         self._origin: Callable[[], Any] = partial(_rows_of, recipe)
+
+    @property
+    def store(self) -> TokenStore:
+        """Where the samples are read from."""
+        return self._store
 
     @property
     def lengths(self) -> np.ndarray:
@@ -101,7 +108,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {key: value for key, value in self.__dict__.items() if key not in ("_rows", "weight_sums")}
-        return {**kept, "_origin": _unknown}
+        return {**kept, "_origin": _unknown, "recipe": None}
 
 
 def _rows_of(recipe: StoreRecipe | TokenStore) -> SFTDataset | None:

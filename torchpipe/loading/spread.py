@@ -22,6 +22,7 @@ class Spread:
         length_correlation: Pearson's correlation of a step's cost with the mean length of its documents: a balanced
             order must not put long documents into some steps. None where lengths were not given; 0.0 where either is
             the same for all steps.
+        num_steps: that were measured.
     """
 
     worst: float
@@ -29,6 +30,7 @@ class Spread:
     worst_micro_batch: float
     worst_step: float
     length_correlation: float | None
+    num_steps: int
 
 
 def measure_spread(
@@ -37,16 +39,20 @@ def measure_spread(
     world_size: int,
     batch_size: int,
     epoch: int = 0,
+    costs: np.ndarray | None = None,
     num_documents: np.ndarray | None = None,
     num_tokens: np.ndarray | None = None,
     random: bool = False,
+    max_steps: int | None = None,
 ) -> Spread:
     """How evenly the steps of an epoch, but for shorter ones, are spread over ranks.
 
     Args:
         steps: with ``costs``.
+        costs: what is measured, int64 [packs], where that is not what the ranks are balanced by, the steps' own.
         num_documents, num_tokens: of each pack, int64 [packs], without padding.
         random: measure a random assignment of the same steps instead, which the others are compared with.
+        max_steps: at most so many steps are measured, evenly over the epoch; None: all.
 
     >>> steps = GlobalSteps(num_packs=4, global_batch_size=4, costs=np.array([1, 1, 3, 3]), shuffle=False)
     >>> measure_spread(replace(steps, balance="none"), world_size=2, batch_size=1).worst
@@ -56,12 +62,15 @@ def measure_spread(
     >>> measure_spread(steps, world_size=2, batch_size=2).worst
     1.0
     """
-    costs = steps.costs if steps.costs is not None else np.ones(steps.num_packs, dtype=np.int64)
+    if costs is None:
+        costs = steps.costs if steps.costs is not None else np.ones(steps.num_packs, dtype=np.int64)
     cost_of = np.append(costs, 0)
     accumulation = num_micro_batches(steps.global_batch_size, world_size=world_size, batch_size=batch_size)
     ratios, micro_ratios, totals, lengths = [], [], [], []
     every = [steps.packs(epoch, step) for step in range(len(steps))]
     whole = [step for step, packs in enumerate(every) if len(packs) == steps.global_batch_size] or range(len(every))
+    if max_steps is not None and len(whole) > max_steps:
+        whole = [whole[number * len(whole) // max_steps] for number in range(max_steps)]
     for step in whole:
         packs = every[step]
         if random:
@@ -83,6 +92,7 @@ def measure_spread(
         worst_micro_batch=max(micro_ratios, default=1.0),
         worst_step=max(totals) * len(totals) / max(1, sum(totals)),
         length_correlation=_correlation(totals, lengths) if lengths else None,
+        num_steps=len(totals),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from torchpipe.data.ledger import Ledger, SampleCounts
 from torchpipe.errors import StoreError
 from torchpipe.store.flat_samples import READ_FILE, REMARKS_FILE
+from torchpipe.store.reading import REBUILD
 from torchpipe.store.shard import Shard
 from torchpipe.store.token_store import TokenStore
 
@@ -42,6 +43,25 @@ def ledger_counts(shards: Sequence[Shard]) -> dict[str, int]:
         counts.update(ledger.as_counts())
         counts.update(shard.facts["counts"])
     return dict(sorted(counts.items()))
+
+
+def checked_ledger(store: TokenStore) -> dict[str, int]:
+    """How many rows each set of a finished store's ledger has. The ids of all shards are read and compared.
+
+    Raises:
+        DataError: a row has no fate, or two.
+        StoreError: the manifest counts otherwise.
+    """
+    ledger = ledger_of(store.shards)
+    ledger.check(store.num_rows)
+    sizes = ledger.as_counts()
+    wrong = [name for name, size in sizes.items() if store.ledger and store.ledger.get(name, 0) != size]
+    if wrong:
+        raise StoreError(
+            f"{store.path}: its manifest counts {store.ledger.get(wrong[0], 0):,} rows as {wrong[0]}, and its shards "
+            f"have {sizes[wrong[0]]:,}. {REBUILD}"
+        )
+    return sizes
 
 
 def sample_counts(store: TokenStore) -> SampleCounts:

@@ -22,6 +22,7 @@ class MemorySamples:
         num_samples: how many there are.
         has_weights: whether they have loss weights.
         digest: a hash of all samples.
+        ledger: what became of the rows, by reason; its ids were checked.
     """
 
     def __init__(self, flat: FlatSamples, *, num_rows: int) -> None:
@@ -46,12 +47,12 @@ class MemorySamples:
         for array in (self.lengths, self._tokens, self._labels, *([] if self._weights is None else [self._weights])):
             hashed.update(np.ascontiguousarray(array).data)
         self.digest = hashed.hexdigest()
-        self._ledger, self._totals = ledger.as_counts(), data.counts
+        self.ledger, self._totals = ledger.as_counts(), data.counts
 
     def counts(self) -> SampleCounts:
         """What became of the rows and samples."""
         return SampleCounts.of_sets(
-            self._ledger,
+            self.ledger,
             rows=self.num_samples,
             tokens=len(self._tokens),
             trained_tokens=int(self.trained_counts.sum()),

@@ -1,0 +1,100 @@
+"""What another max_seq_len would do to rows, from their lengths."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchpipe.audit.plan_parts import Part, whole_lengths
+from torchpipe.data.packing.documents import documents_of
+from torchpipe.datasets import PackedDataset
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cuts:
+    """The samples that rows give at a length, and what that costs.
+
+    Attributes:
+        lengths: tokens of each sample.
+        num_cut: rows that lose tokens; num_tokens_cut: the tokens.
+        num_split: rows that become several samples.
+        num_left_out: rows of which there is no sample for their length, or since nothing trained is kept of them.
+        num_refused: rows with which a run would stop.
+        is_exact: whether a run's samples have just these lengths.
+    """
+
+    lengths: np.ndarray
+    num_cut: int = 0
+    num_tokens_cut: int = 0
+    num_split: int = 0
+    num_left_out: int = 0
+    num_refused: int = 0
+    is_exact: bool = True
+
+
+def own_max_seq_len(part: Part) -> int | None:
+    """The length that a part has in its config; None: no limit."""
+    if isinstance(part.dataset, PackedDataset):
+        return part.dataset.max_seq_len
+    if part.recipe is None:
+        return None
+    return part.policy.max_seq_len if part.policy else getattr(part.recipe.model_transform, "max_seq_len", None)
+
+
+def cuts_at(part: Part, max_seq_len: int) -> Cuts:
+    """What a part's samples are at a length. At its own they are those that were read.
+
+    Raises:
+        ConfigError: rows were cut, and it isn't known how they are tokenised.
+    """
+    counts = part.counts
+    if max_seq_len == own_max_seq_len(part):
+        return Cuts(
+            lengths=part.lengths,
+            num_cut=counts.truncated_rows,
+            num_tokens_cut=counts.truncated_tokens,
+            num_split=counts.split_rows,
+            num_left_out=counts.too_long_rows + counts.emptied_rows,
+        )
+    lengths, rows, store = whole_lengths(part)
+    lengths = lengths.astype(np.int64)
+    is_long = lengths > max_seq_len
+    num_long = len(np.unique(rows[is_long]))
+    overflow = "error" if part.recipe is None else part.policy.overflow if part.policy else None
+    if not num_long:
+        return Cuts(lengths=lengths)
+    if overflow == "error":
+        return Cuts(lengths=lengths, num_refused=num_long)
+    if overflow == "drop":
+        num_left_out = len(np.setdiff1d(rows[is_long], rows[~is_long]))
+        return Cuts(lengths=lengths[~is_long], num_left_out=num_left_out)
+    if overflow == "split":
+        parts = documents_of(lengths, max_seq_len, "split", cut=True)
+        return Cuts(lengths=parts.lengths, num_split=num_long, is_exact=False)
+    cut = documents_of(lengths, max_seq_len, "truncate", cut=True)
+    if overflow is None:  # the tokenizer cuts, and leaves nothing out
+        return Cuts(lengths=cut.lengths, num_cut=num_long, num_tokens_cut=cut.num_truncated)
+    emptied = _emptied(part, store, lengths, is_long, max_seq_len)
+    return Cuts(
+        lengths=cut.lengths[~emptied],
+        num_cut=num_long - int(emptied.sum()),
+        num_tokens_cut=cut.num_truncated - int((lengths - max_seq_len)[emptied].sum()),
+        num_left_out=int(emptied.sum()),
+        is_exact=False,
+    )
+
+
+def _emptied(part: Part, store: object, lengths: np.ndarray, is_long: np.ndarray, max_seq_len: int) -> np.ndarray:
+    """Which samples have nothing trained left when they are cut on their side, bool [samples]. None, where it isn't
+    known which of their tokens are trained, or the cut goes by turns.
+    """
+    emptied = np.zeros(len(lengths), dtype=np.bool_)
+    samples = store or getattr(part.dataset, "content", getattr(part.dataset, "store", None))
+    side = part.policy.truncation_type if part.policy else "right"
+    if samples is None or side == "turns":
+        return emptied
+    long = np.flatnonzero(is_long)
+    # The last token that is kept on the right predicts one that is gone; the first on the left is not predicted.
+    start = lengths[long] - max_seq_len if side == "left" else np.zeros_like(long)
+    stop = lengths[long] if side == "left" else np.full_like(long, max_seq_len - 1)
+    emptied[long] = samples.trained_in(long, start, stop) == 0  # pyright: ignore[reportAttributeAccessIssue]
+    return emptied

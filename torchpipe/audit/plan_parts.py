@@ -1,0 +1,140 @@
+"""The data sets of a config's section, as their lengths tell them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from torchpipe.data.ledger import REASONS, SampleCounts
+from torchpipe.data.overflow import OverflowPolicy, without_limit
+from torchpipe.data.packing import CostModel, PackPlan
+from torchpipe.datasets import ConcatDataset, PackedDataset, StoredDataset, count_samples
+from torchpipe.errors import ConfigError, DataError
+from torchpipe.store import SFTRecipe, TokenStore, build_store
+from torchpipe.store.accounts import checked_ledger
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """One data set of a section, read.
+
+    Attributes:
+        name: what errors call it.
+        dataset: the data set.
+        options: ``cache_dir`` and ``num_proc`` of its section.
+        counts: what became of its rows.
+        ledger: rows read, stored, and left out under each reason; every row that was read has one fate.
+        lengths: tokens of each sample, before packing.
+        plan: which samples share a pack; None where it is not packed.
+        recipe: how its samples are made of rows, where that is known.
+    """
+
+    name: str
+    dataset: Any
+    options: Mapping[str, Any]
+    counts: SampleCounts
+    ledger: Mapping[str, int]
+    lengths: np.ndarray
+    plan: PackPlan | None
+    recipe: SFTRecipe | None
+
+    @property
+    def policy(self) -> OverflowPolicy | None:
+        """What its section's ``overflow`` does with rows that are too long; None where it has none."""
+        return None if self.recipe is None else self.recipe.overflow
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row that was read is in it as it stands: none was cut, split, or left out for its length."""
+        counts = self.counts
+        return not (counts.truncated_rows or counts.split_rows or counts.too_long_rows or counts.emptied_rows)
+
+    def costs(self, cost: CostModel) -> np.ndarray:
+        """What each item costs: int64 [packs, or samples where it is not packed]; a pack's padding counts."""
+        return cost(self.lengths) if self.plan is None else self.plan.costs(cost)
+
+
+def parts_of(dataset: Any, section: Any) -> list[Part]:
+    """The data sets that a section gave, in order; of each, every row is read or known from its store.
+
+    Args:
+        dataset: what :func:`~torchpipe.datasets.instantiate_dataset` made of ``section``.
+        section: a mapping, or a list of them.
+
+    Raises:
+        DataError: rows are in no set of the ledger, or in two.
+        Exception: a bad row's own error, which names it.
+    """
+    sections: list[Any] = list(section) if isinstance(section, Sequence) and not isinstance(section, str) else [section]
+    datasets = dataset.datasets if isinstance(dataset, ConcatDataset) else [dataset]
+    if len(sections) != len(datasets):
+        sections = [sections[0]] * len(datasets)  # joined by a component of the user's own
+    found = []
+    for one, options in zip(datasets, sections, strict=True):
+        if isinstance(one, ConcatDataset):
+            found += parts_of(one, options)
+        else:
+            found.append(_part(one, {key: options.get(key) for key in ("cache_dir", "num_proc")}))
+    return found
+
+
+def whole_lengths(part: Part) -> tuple[np.ndarray, np.ndarray, TokenStore | None]:
+    """Tokens of each sample and the row that it is of, as if no length were set; and their store, if one was needed.
+
+    Where rows were cut, all are tokenised in full, once: the store is kept beside the others.
+
+    Raises:
+        ConfigError: it isn't known how the samples are made, or the tokenizer's length can't be taken away.
+    """
+    if part.is_whole:
+        return part.lengths, _rows(part), None
+    if part.recipe is None:
+        raise ConfigError(
+            f"Rows of {part.name} were cut, and how they are tokenised isn't known, so that other lengths can't be "
+            "compared. Compare strategies alone."
+        )
+    whole = replace(part.recipe, overflow=None, model_transform=without_limit(part.recipe.model_transform))
+    store = build_store(whole, **part.options)
+    return store.lengths, store.rows, store
+
+
+def _rows(part: Part) -> np.ndarray:
+    content = getattr(part.dataset, "content", getattr(part.dataset, "store", None))
+    return np.arange(len(part.lengths)) if content is None else content.rows
+
+
+def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
+    name = getattr(dataset, "name", None)
+    plan: PackPlan | None = None
+    if isinstance(dataset, PackedDataset | StoredDataset):
+        samples = dataset.content if isinstance(dataset, PackedDataset) else dataset.store
+        counts, lengths = dataset.counts, samples.lengths
+        plan = dataset.plan if isinstance(dataset, PackedDataset) else None
+        ledger = checked_ledger(samples) if isinstance(samples, TokenStore) else dict(samples.ledger)
+        rows_before = counts.filtered_rows - ledger.get("filtered", 0)  # that a filter left out before packing
+    else:
+        read: list[int] = []
+        counts = count_samples(dataset, each=lambda sample: read.append(len(sample["tokens"])))
+        lengths, ledger = np.array(read, dtype=np.int64), {"read": len(dataset), "stored": len(dataset)}
+        rows_before = counts.filtered_rows
+    if rows_before:
+        ledger |= {"read": ledger["read"] + rows_before, "filtered": ledger.get("filtered", 0) + rows_before}
+    if ledger["read"] != ledger["stored"] + sum(ledger.get(reason, 0) for reason in REASONS):
+        raise DataError(f"The ledger of {name} does not cover its rows: {dict(ledger)}.")
+    return Part(
+        name=str(name or type(dataset).__name__),
+        dataset=dataset,
+        options=options,
+        counts=counts,
+        ledger=ledger,
+        lengths=lengths,
+        plan=plan,
+        recipe=_recipe_of(dataset),
+    )
+
+
+def _recipe_of(dataset: Any) -> SFTRecipe | None:
+    """How samples are made of rows, where a data set of ours makes them."""
+    recipe = getattr(dataset, "recipe", None)
+    return recipe if isinstance(recipe, SFTRecipe) else None

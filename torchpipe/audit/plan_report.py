@@ -1,0 +1,270 @@
+"""What a run of a config would do, without doing it: its rows, packs, steps, and how even its ranks are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from torchpipe.audit.plan_compare import Alternative, compare
+from torchpipe.audit.plan_cost import StatedCost, cost_of_config
+from torchpipe.audit.plan_parts import Part, parts_of
+from torchpipe.config import Setting, instantiate, read_settings
+from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.datasets import PackedDataset, instantiate_dataset
+from torchpipe.errors import ConfigError
+from torchpipe.loading import Balance, GlobalSteps, Spread, measure_spread
+from torchpipe.loading.balance import PADDING, num_micro_batches
+
+MAX_STEPS = 1000
+"""Steps of an epoch whose layout over ranks is measured."""
+
+
+SETTINGS: dict[str, Setting] = {
+    "batch_size": Setting(8, at_least=1),
+    "gradient_accumulation_steps": Setting(1, at_least=1),
+    "global_batch_size": Setting(None, at_least=1, can_be_null=True),
+    "balance": Setting("within_step"),
+    "shuffle": Setting(True),
+    "seed": Setting(0, at_least=0),
+    "epochs": Setting(1, at_least=1),
+    "max_steps": Setting(None, at_least=1, can_be_null=True),
+}
+"""What decides the steps, of a config. The ``sft`` recipe has the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SectionPlan:
+    """What a run makes of one section.
+
+    Attributes:
+        section: its key.
+        names: of its data sets.
+        ledger: rows read, stored, and left out under each reason, and what is remarked of those stored.
+        counts: samples and tokens, as a run prints them.
+        max_seq_len: tokens of a pack; None where samples are not packed.
+        strategy: how packs are filled; None where samples are not packed.
+        num_items: packs, or samples that are not packed.
+        num_documents: samples, and parts of them, in all items.
+        num_positions: tokens and padding of all items. Of samples that are not packed, those of the micro-batches that
+            were measured, each as long as its longest sample; ``num_tokens`` are then theirs.
+        num_tokens: those of them that are no padding.
+        steps: the global steps.
+        num_steps: optimizer steps of the whole run; None of held-out rows.
+        world_size: ranks; batch_size: items of a micro-batch.
+        micro_batches: of a rank in a step.
+        num_padding_items: padding packs of an epoch.
+        spreads: over ranks, in the first epoch, by :data:`~torchpipe.loading.Balance`; "steps" only where rows are
+            shuffled.
+    """
+
+    section: str
+    names: tuple[str, ...]
+    ledger: Mapping[str, int]
+    counts: SampleCounts
+    max_seq_len: int | None
+    strategy: str | None
+    num_items: int
+    num_documents: int
+    num_positions: int
+    num_tokens: int
+    steps: GlobalSteps
+    num_steps: int | None
+    world_size: int
+    batch_size: int
+    micro_batches: int
+    num_padding_items: int
+    spreads: Mapping[str, Spread]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether items are packs."""
+        return self.max_seq_len is not None
+
+    @property
+    def fill(self) -> float:
+        """The part of all positions that holds tokens."""
+        return self.num_tokens / self.num_positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReport:
+    """The plan of a config.
+
+    Attributes:
+        world_size: ranks.
+        settings: what decides the steps: batch_size, gradient_accumulation_steps, ...
+        cost: of a document, and whose coefficients it has.
+        sections: ``dataset``, and ``dataset_val`` where there is one.
+        alternatives: strategies and lengths for ``dataset``.
+        why_no_alternatives: why there are none; None where there are.
+    """
+
+    world_size: int
+    settings: Mapping[str, Any]
+    cost: StatedCost
+    sections: tuple[SectionPlan, ...]
+    alternatives: tuple[Alternative, ...]
+    why_no_alternatives: str | None = None
+
+
+def plan_config(
+    cfg: DictConfig,
+    *,
+    world_size: int = 1,
+    strategies: Sequence[str] | None = None,
+    max_seq_lens: Sequence[int] | None = None,
+) -> PlanReport:
+    """What a run of a config on so many ranks would do. Its tokenizer and data sets are built, and no model.
+
+    Data sets with a store are opened, or built, as a run does; other rows are read once. The steps are those of the
+    ``sft`` recipe, and so are the defaults of what the config leaves out.
+
+    Args:
+        cfg: a whole config.
+        world_size: ranks.
+        strategies: that are compared; None: :data:`~torchpipe.audit.plan_compare.STRATEGIES` and the config's own.
+        max_seq_lens: that are compared; None: the config's own.
+
+    Raises:
+        ConfigError: a section or an option is not possible.
+        Exception: a bad row's own error, which names it.
+    """
+    for name, values in (("ranks", [world_size]), ("max_seq_len", max_seq_lens or [])):
+        for value in values:
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"{name} is {value!r}. Give a whole number, 1 or more.")
+    settings = _settings(cfg)
+    for key in ("tokenizer", "dataset"):
+        if cfg.get(key) is None:
+            raise ConfigError(
+                f"The config has no {key} section, and a plan is made of the tokenizer and the data sets."
+            )
+    cost = cost_of_config(cfg)
+    tokenizer = instantiate(cfg["tokenizer"], caller_globals={})
+    sections = []
+    found: list[list[Part]] = []
+    for key in ("dataset", "dataset_val"):
+        if cfg.get(key) is None:
+            continue
+        dataset = instantiate_dataset(cfg[key], tokenizer, caller_globals={})
+        found.append(parts_of(dataset, cfg[key]))
+        sections.append(_planned(key, dataset, found[-1], settings, world_size, cost))
+    alternatives, why = [], None
+    is_asked = bool(strategies or max_seq_lens)
+    try:
+        alternatives = compare(
+            found[0],
+            strategies=strategies,
+            max_seq_lens=max_seq_lens,
+            steps_of=lambda costs: _steps(settings, world_size, num_packs=len(costs), costs=costs),
+            cost=cost.model,
+            world_size=world_size,
+            batch_size=settings["batch_size"],
+        )
+    except ConfigError as error:
+        if is_asked:
+            raise
+        why = str(error)
+    return PlanReport(
+        world_size=world_size,
+        settings=settings,
+        cost=cost,
+        sections=tuple(sections),
+        alternatives=tuple(alternatives),
+        why_no_alternatives=why,
+    )
+
+
+def _settings(cfg: DictConfig) -> dict[str, Any]:
+    """What decides the steps, with the defaults of what the config leaves out."""
+    given = {key: "???" if OmegaConf.is_missing(cfg, key) else cfg[key] for key in SETTINGS if key in cfg}
+    settings: Any = OmegaConf.to_container(read_settings(OmegaConf.create(given), SETTINGS))
+    if settings["global_batch_size"] and settings["gradient_accumulation_steps"] > 1:
+        raise ConfigError(
+            "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
+        )
+    return settings
+
+
+def _steps(settings: Mapping[str, Any], world_size: int, **packs: Any) -> GlobalSteps:
+    """The global steps of training, as the recipe makes them."""
+    per_step = settings["batch_size"] * settings["gradient_accumulation_steps"] * world_size
+    return GlobalSteps(
+        global_batch_size=settings["global_batch_size"] or per_step,
+        **{key: settings[key] for key in ("seed", "shuffle", "balance")},
+        **packs,
+    )
+
+
+def _planned(
+    section: str, dataset: Any, parts: Sequence[Part], settings: Mapping[str, Any], world_size: int, cost: StatedCost
+) -> SectionPlan:
+    batch_size, is_trained = settings["batch_size"], section == "dataset"
+    if is_trained:
+        empty = _steps(settings, world_size, num_packs=1)
+        steps = GlobalSteps.of(
+            dataset,
+            global_batch_size=empty.global_batch_size,
+            seed=empty.seed,
+            shuffle=empty.shuffle,
+            balance=empty.balance,
+        )
+    else:  # each validation goes through the rows once, in order
+        steps = GlobalSteps.of(dataset, global_batch_size=batch_size * world_size, shuffle=False)
+    micro_batches = num_micro_batches(steps.global_batch_size, world_size=world_size, batch_size=batch_size)
+    costs = np.concatenate([part.costs(cost.model) for part in parts])
+    plans = [part.plan for part in parts if part.plan is not None]
+    is_packed = len(plans) == len(parts)
+    lens = {part.dataset.max_seq_len for part in parts if isinstance(part.dataset, PackedDataset)}
+    strategies = dict.fromkeys(str(part.dataset.strategy) for part in parts if isinstance(part.dataset, PackedDataset))
+    if is_packed:
+        num_tokens = sum(int(plan.num_tokens.sum()) for plan in plans)
+        num_positions = sum(int(plan.pack_lens.sum()) for plan in plans)
+    else:
+        lengths = np.concatenate([part.lengths for part in parts]).astype(np.int64)
+        num_tokens, num_positions = _padded(steps, lengths, world_size=world_size, batch_size=batch_size)
+    num_epochs_steps = settings["epochs"] * len(steps)
+    return SectionPlan(
+        section=section,
+        names=tuple(part.name for part in parts),
+        ledger={name: sum(part.ledger.get(name, 0) for part in parts) for part in parts for name in part.ledger},
+        counts=sum_of_counts([part.counts for part in parts]),
+        max_seq_len=max(lens) if is_packed else None,
+        strategy=", ".join(strategies) if is_packed else None,
+        num_items=steps.num_packs,
+        num_documents=sum(len(part.lengths if part.plan is None else part.plan.sample) for part in parts),
+        num_positions=num_positions,
+        num_tokens=num_tokens,
+        steps=steps,
+        num_steps=min(num_epochs_steps, settings["max_steps"] or num_epochs_steps) if is_trained else None,
+        world_size=world_size,
+        batch_size=batch_size,
+        micro_batches=micro_batches,
+        num_padding_items=len(steps) * world_size * micro_batches * batch_size - steps.num_packs,
+        spreads={
+            balance: measure_spread(
+                replace(steps, balance=balance),
+                world_size=world_size,
+                batch_size=batch_size,
+                costs=costs,
+                max_steps=MAX_STEPS,
+            )
+            for balance in get_args(Balance)
+            if balance != "steps" or steps.shuffle
+        },
+    )
+
+
+def _padded(steps: GlobalSteps, lengths: np.ndarray, *, world_size: int, batch_size: int) -> tuple[int, int]:
+    """Tokens of micro-batches, and their positions where each sample is as long as the longest of its micro-batch."""
+    num_steps = min(len(steps), MAX_STEPS)
+    num_tokens = num_positions = 0
+    for number in range(num_steps):
+        layout = steps.layout(0, number * len(steps) // num_steps, world_size=world_size, batch_size=batch_size)
+        is_real = layout != PADDING
+        lens = np.where(is_real, lengths[layout], 0)
+        num_tokens += int(lens.sum())
+        num_positions += int((lens.max(axis=2) * is_real.sum(axis=2)).sum())
+    return num_tokens, num_positions

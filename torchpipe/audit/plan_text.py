@@ -1,0 +1,161 @@
+"""A plan as text."""
+
+from collections.abc import Sequence
+
+from torchpipe.audit.plan_compare import MAX_STEPS as MAX_STEPS_COMPARED
+from torchpipe.audit.plan_compare import Alternative
+from torchpipe.audit.plan_report import PlanReport, SectionPlan
+from torchpipe.data.ledger import described_sizes
+
+_COLUMNS = ("max_seq_len", "strategy", "packs", "fill", "docs/pack", "steps", "none", "within_step", "steps")
+
+_UNDER = "\n" + " " * 11  # below what a line of a section tells
+
+
+def to_text(report: PlanReport) -> str:
+    """The plan: a block of lines for each section, and the table of alternatives."""
+    blocks = [_section(section, report) for section in report.sections]
+    blocks.append(_cost(report))
+    blocks.append(report.why_no_alternatives if report.why_no_alternatives else _table(report.alternatives))
+    return "\n\n".join(blocks)
+
+
+def _cost(report: PlanReport) -> str:
+    first = report.sections[0]
+    evened = ""
+    if first.is_packed:
+        evened = " A run evens ranks out by the cost for Llama 3 8B."
+    elif first.steps.costs is not None:
+        evened = " Padding is not counted. A run evens ranks out by tokens."
+    return f"cost: of tokens and attention, with the coefficients of {report.cost.told}.{evened}"
+
+
+def _section(section: SectionPlan, report: PlanReport) -> str:
+    lines = [("ledger", described_sizes(section.ledger)), ("samples", section.counts.describe())]
+    if section.is_packed:
+        padding = section.num_positions - section.num_tokens
+        lines.append(
+            (
+                "packs",
+                f"{section.num_items:,} of {section.max_seq_len:,} tokens ({section.strategy}): fill "
+                f"{section.fill:.2%}, {section.num_documents / section.num_items:.1f} documents a pack, {padding:,} "
+                "tokens of padding",
+            )
+        )
+    else:
+        lines.append(
+            (
+                "rows",
+                f"not packed: {section.fill:.2%} of a micro-batch is tokens, if it is padded to its longest",
+            )
+        )
+    steps = section.steps
+    whole = "" if section.num_steps is None else f" an epoch, {section.num_steps:,} in the run"
+    lines += [
+        ("steps", f"{len(steps):,}{whole or ' for each validation'}; {_global_batch(section, report)}"),
+        (
+            "ranks",
+            f"{section.world_size:,}, each with {_counted(section.micro_batches, 'micro-batch', 'es')} of "
+            f"{_counted(section.batch_size, _item(section))} a step; {section.num_padding_items:,} padding "
+            f"{_item(section)}s to fill the steps",
+        ),
+        ("balance", _balance(section)),
+    ]
+    names = " + ".join(section.names)
+    return "\n".join([f"{section.section}: {names}", *(f"  {name:<8} {told}" for name, told in lines)])
+
+
+def _item(section: SectionPlan) -> str:
+    return "pack" if section.is_packed else "row"
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def _global_batch(section: SectionPlan, report: PlanReport) -> str:
+    packs = f"{_counted(section.steps.global_batch_size, _item(section))} a step"
+    if section.num_steps is None:
+        return f"{packs} = batch_size {section.batch_size} x {_counted(section.world_size, 'rank')}"
+    if report.settings["global_batch_size"]:
+        return f"{packs} (global_batch_size)"
+    accumulation = report.settings["gradient_accumulation_steps"]
+    return (
+        f"{packs} = batch_size {section.batch_size} x gradient_accumulation_steps {accumulation} x "
+        f"{_counted(section.world_size, 'rank')}"
+    )
+
+
+def _balance(section: SectionPlan) -> str:
+    if section.world_size == 1:
+        return "one rank: nothing to share out"
+    own = section.spreads[section.steps.balance]
+    known = section.steps.costs is not None
+    told = [
+        f"{section.steps.balance if known else 'in order'}: the costliest rank costs {own.worst:.3f} times the mean in "
+        f"the worst step, {own.mean:.3f} on average"
+    ]
+    if known:
+        others = [
+            f"{name}: {spread.worst:.3f} and {spread.mean:.3f}"
+            for name, spread in section.spreads.items()
+            if name != section.steps.balance
+        ]
+        told.append("; ".join(others))
+    else:
+        told.append("what rows cost isn't known to a run before it reads them (packed or cached, it is)")
+    total = len(section.steps)
+    if section.steps.num_packs < section.steps.global_batch_size:
+        told.append("the one step is a short one")
+    elif own.num_steps < total:
+        told.append(f"measured on {own.num_steps:,} of {total:,} steps, short ones left out")
+    return _UNDER.join(told)
+
+
+def _table(alternatives: Sequence[Alternative]) -> str:
+    rows = [_COLUMNS, *map(_cells, alternatives)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    balance_at = sum(widths[:6]) + 2 * 6
+    lines = [" " * balance_at + "worst max/mean over ranks with balance"]
+    for row, alternative in zip(rows, [None, *alternatives], strict=True):
+        cells = [
+            cell.ljust(width) if column in (1,) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        told = "longer rows" if alternative is None else _longer_rows(alternative)
+        lines.append(f"{'  '.join(cells)}  {told}".rstrip())
+    if any(one.is_of_config for one in alternatives):
+        lines.append("* as the config has it")
+    if not all(one.is_exact for one in alternatives):
+        lines.append("~ estimated from lengths: a run cuts these rows where turns begin, and around calls and pictures")
+    if any(one.num_steps is not None and one.num_steps > MAX_STEPS_COMPARED for one in alternatives):
+        lines.append(f"the balance of at most {MAX_STEPS_COMPARED} steps of an epoch was measured")
+    return "\n".join(lines)
+
+
+def _cells(one: Alternative) -> tuple[str, ...]:
+    name = f"{one.strategy}{' *' if one.is_of_config else ''}"
+    if one.num_packs is None or one.fill is None or one.documents_a_pack is None or one.worst is None:
+        return (f"{one.max_seq_len:,}", name, *["-"] * (len(_COLUMNS) - 2))
+    about = "" if one.is_exact else "~"
+    return (
+        f"{one.max_seq_len:,}",
+        name,
+        f"{about}{one.num_packs:,}",
+        f"{one.fill:.2%}",
+        f"{one.documents_a_pack:.1f}",
+        f"{about}{one.num_steps:,}",
+        *("-" if worst is None else f"{worst:.3f}" for worst in one.worst.values()),
+    )
+
+
+def _longer_rows(one: Alternative) -> str:
+    if one.num_refused:
+        return f"a run stops: overflow is error, and {_counted(one.num_refused, 'row')} too long"
+    about = "" if one.is_exact else "~"
+    parts = [
+        f"{_counted(one.num_cut, 'row')} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
+        f"{_counted(one.num_split, 'row')} split" if one.num_split else "",
+        f"{_counted(one.num_left_out, 'row')} left out" if one.num_left_out else "",
+    ]
+    return f"{about}{', '.join(filter(None, parts))}" if any(parts) else "none"
