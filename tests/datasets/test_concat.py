@@ -1,5 +1,6 @@
 """ConcatDataset: every index of every part, and what does not go together."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from torchpipe.datasets import (
     instruct_dataset,
 )
 from torchpipe.errors import ConfigError, DataError, InstantiationError
+from torchpipe.loading import GlobalSteps
 from torchpipe.models.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -199,3 +201,35 @@ def test_what_is_wrong_in_a_list_is_named_with_its_place():
         instantiate_dataset(cfg.dataset, TOKENIZER)
     with pytest.raises(ConfigError, match="list of dataset sections is empty"):
         instantiate_dataset([], TOKENIZER)
+
+
+class TestWhatPartsKnow:
+    def test_of_packs_it_is_joined_and_balances_the_ranks(self, tmp_path: Path) -> None:
+        one, two = (PackedDataset(Numbers(start, 40), max_seq_len=size) for start, size in ((0, 7), (100, 7)))
+        both = ConcatDataset([one, two])
+        assert both.costs.tolist() == [*one.costs.tolist(), *two.costs.tolist()]
+        assert both.trained_counts.tolist() == [*one.trained_counts.tolist(), *two.trained_counts.tolist()]
+        assert both.weight_sums is None
+        steps = GlobalSteps.of(both, global_batch_size=4)
+        assert steps.costs is not None
+        assert steps.costs.tolist() == both.costs.tolist()
+        assert pickle.loads(pickle.dumps(both)).costs.tolist() == both.costs.tolist()
+
+    def test_weights_of_some_parts_are_joined_with_the_trained_counts_of_the_others(self) -> None:
+        plain = [{"tokens": [1, 2, 3], "labels": [2, 3, -100]}]
+        weighted = [{**plain[0], "loss_weights": [0.25, 0.5, 0.0]}]
+        both = ConcatDataset([PackedDataset(rows, max_seq_len=4) for rows in (plain, weighted)])
+        assert both.weight_sums is not None
+        assert both.weight_sums.tolist() == [2.0, 0.75]
+
+    def test_of_rows_that_are_not_read_yet_nothing_is_known(self) -> None:
+        both = ConcatDataset([Numbers(0, 3), Numbers(3, 4)])
+        for name in ("costs", "lengths", "trained_counts", "weight_sums"):
+            assert not hasattr(both, name)
+        assert GlobalSteps.of(both, global_batch_size=2).costs is None
+
+
+def test_counting_shows_each_sample_that_is_read() -> None:
+    seen: list[int] = []
+    assert count_samples(Numbers(5, 3), each=lambda sample: seen.append(sample["tokens"][0])).rows == 3
+    assert seen == [5, 6, 7]

@@ -157,6 +157,16 @@ def test_balance_beats_chance_over_64_ranks() -> None:
     )
 
 
+def test_a_spread_is_of_the_costs_and_of_as_many_steps_as_asked_for() -> None:
+    steps = steps_of(8, 2, shuffle=False, balance="none", costs=np.ones(8, dtype=np.int64))
+    costs = np.array([1, 1, 3, 1, 1, 1, 9, 1])
+    found = measure_spread(steps, world_size=2, batch_size=1, costs=costs)
+    assert (found.worst, found.num_steps) == (1.8, 4)
+    some = measure_spread(steps, world_size=2, batch_size=1, costs=costs, max_steps=2)  # steps 0 and 2
+    assert (some.worst, some.num_steps) == (1.0, 2)
+    assert measure_spread(steps, world_size=2, batch_size=1).worst == 1.0
+
+
 def test_stratified_steps_hold_packs_of_every_cost() -> None:
     costs = np.arange(40)
     steps = steps_of(40, 4, balance="steps", costs=costs)

@@ -12,7 +12,7 @@ import pytest
 from torchpipe.data.label_lists import labelled
 from torchpipe.errors import ConfigError, DataError, SourceError, StoreError
 from torchpipe.store import TokenStore
-from torchpipe.store.accounts import ledger_of, sample_counts
+from torchpipe.store.accounts import checked_ledger, ledger_of, sample_counts
 from torchpipe.store.build import build_store
 from torchpipe.store.rows import RowSamples
 
@@ -276,3 +276,13 @@ def test_no_warning_is_left_over(toy: SimpleNamespace, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         build_store(toy.ToyRecipe(), cache_dir=tmp_path, num_proc=3, shard_rows=20)
+
+
+def test_a_ledger_is_checked_by_its_ids_and_against_the_manifest(toy: SimpleNamespace, tmp_path: Path) -> None:
+    store = build_store(toy.ToyRecipe(), cache_dir=tmp_path, shard_rows=64)
+    sizes = checked_ledger(store)
+    assert sizes == ledger_of(store.shards).as_counts()
+    assert sizes["read"] == store.num_rows
+    store.ledger["stored"] += 1
+    with pytest.raises(StoreError, match=f"its manifest counts {sizes['stored'] + 1} rows as stored, and its shards"):
+        checked_ledger(store)

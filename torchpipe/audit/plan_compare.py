@@ -31,7 +31,8 @@ class Alternative:
         is_exact: whether a run has just these packs; else rows are cut otherwise than their lengths tell.
         num_cut, num_tokens_cut, num_split, num_left_out: what becomes of longer rows, see
             :class:`~torchpipe.audit.plan_cuts.Cuts`.
-        num_refused: rows with which a run would stop; all that follows is None then.
+        num_refused: rows with which a run would stop. Then, and where a data set has no row left, all that follows is
+            None.
         num_packs: of an epoch; fill: the part of them that holds tokens; documents_a_pack: samples, and parts of them.
         num_steps: of an epoch.
         worst: for each way to balance, the costliest rank of a step over the mean, in the worst step. None where it
@@ -78,9 +79,9 @@ def compare(
         ConfigError: a strategy is unknown, or no length is known.
     """
     own = {own_max_seq_len(part) for part in parts}
-    own_strategies = [str(part.dataset.strategy) for part in parts if isinstance(part.dataset, PackedDataset)]
+    own_strategies = [part.dataset.strategy for part in parts if isinstance(part.dataset, PackedDataset)]
     if strategies is None:
-        strategies = list(dict.fromkeys([*STRATEGIES, *own_strategies]))
+        strategies = list(dict.fromkeys([*STRATEGIES, *(one for one in own_strategies if isinstance(one, str))]))
     if max_seq_lens is None:
         if len(own) > 1 or None in own:
             raise ConfigError(
@@ -91,8 +92,9 @@ def compare(
     for max_seq_len in max_seq_lens:
         cuts = [cuts_at(part, max_seq_len) for part in parts]
         for strategy in strategies:
-            line = _line(cuts, max_seq_len, strategy, own == {max_seq_len} and set(own_strategies) == {strategy})
-            if line.num_refused:
+            is_own = own == {max_seq_len} and bool(own_strategies) and all(one == strategy for one in own_strategies)
+            line = _line(cuts, max_seq_len, strategy, is_own)
+            if line.num_refused or not all(len(one.lengths) for one in cuts):
                 found.append(line)
                 continue
             plans = [_plan(part, one, max_seq_len, strategy) for part, one in zip(parts, cuts, strict=True)]

@@ -24,9 +24,9 @@ def _cost(report: PlanReport) -> str:
     first = report.sections[0]
     evened = ""
     if first.is_packed:
-        evened = " A run evens ranks out by the cost for Llama 3 8B."
+        evened = "\nA run evens ranks out by the cost for Llama 3 8B."
     elif first.steps.costs is not None:
-        evened = " Padding is not counted. A run evens ranks out by tokens."
+        evened = "\nPadding is not counted. A run evens ranks out by tokens."
     return f"cost: of tokens and attention, with the coefficients of {report.cost.told}.{evened}"
 
 
@@ -56,8 +56,8 @@ def _section(section: SectionPlan, report: PlanReport) -> str:
         (
             "ranks",
             f"{section.world_size:,}, each with {_counted(section.micro_batches, 'micro-batch', 'es')} of "
-            f"{_counted(section.batch_size, _item(section))} a step; {section.num_padding_items:,} padding "
-            f"{_item(section)}s to fill the steps",
+            f"{_counted(section.batch_size, _item(section))} a step; "
+            f"{_counted(section.num_padding_items, f'padding {_item(section)}')} to fill the steps",
         ),
         ("balance", _balance(section)),
     ]
@@ -127,7 +127,9 @@ def _table(alternatives: Sequence[Alternative]) -> str:
     if any(one.is_of_config for one in alternatives):
         lines.append("* as the config has it")
     if not all(one.is_exact for one in alternatives):
-        lines.append("~ estimated from lengths: a run cuts these rows where turns begin, and around calls and pictures")
+        lines.append(
+            "~ estimated from lengths: a run may cut rows elsewhere, where turns begin or around calls and pictures"
+        )
     if any(one.num_steps is not None and one.num_steps > MAX_STEPS_COMPARED for one in alternatives):
         lines.append(f"the balance of at most {MAX_STEPS_COMPARED} steps of an epoch was measured")
     return "\n".join(lines)
@@ -152,6 +154,8 @@ def _cells(one: Alternative) -> tuple[str, ...]:
 def _longer_rows(one: Alternative) -> str:
     if one.num_refused:
         return f"a run stops: overflow is error, and {_counted(one.num_refused, 'row')} too long"
+    if one.num_packs is None:
+        return f"a run stops: {_counted(one.num_left_out, 'row')} left out, and none to pack"
     about = "" if one.is_exact else "~"
     parts = [
         f"{_counted(one.num_cut, 'row')} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
