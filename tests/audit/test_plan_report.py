@@ -176,6 +176,42 @@ def test_rows_of_which_nothing_trained_is_kept_are_foreseen(config: Build) -> No
     assert guess.num_packs == there.num_packs
 
 
+def test_turns_that_leave_are_counted_by_rows(config: Build) -> None:
+    turns = {"dataset__overflow": "truncate", "dataset__truncation_type": "turns"}
+    guess = plan_config(config(**turns), max_seq_lens=[96]).alternatives[0]
+    there = plan_config(config(**turns, tokenizer__max_seq_len=96)).alternatives[0]
+    assert not guess.is_exact
+    assert guess.num_cut == there.num_cut + there.num_left_out > 100
+
+
+def pictures(tokenizer: Any) -> list[dict[str, Any]]:
+    """Rows with images, of a data set that is a list."""
+    return [{"tokens": [1, 2, 3], "labels": [2, 3, -100], "encoder_input": {}}] * 4
+
+
+def test_rows_with_images_are_planned_and_packs_of_them_are_not(config: Build) -> None:
+    cfg = config()
+    cfg.dataset = {"_component_": f"{__name__}.pictures"}
+    section = plan_config(cfg, world_size=2).sections[0]
+    assert (section.num_items, section.num_tokens, len(section.steps)) == (4, 12, 2)
+    with pytest.raises(ConfigError, match="rows of list hold images, and packs hold text alone"):
+        plan_config(cfg, max_seq_lens=[16])
+
+
+def one_token(tokenizer: Any) -> list[dict[str, Any]]:
+    """Rows that were cut before they came here."""
+    return [{"tokens": [1, 2, 3], "labels": [2, 3, -100], "num_truncated": 5}] * 4
+
+
+def test_rows_that_others_cut_are_compared_by_strategy_alone(config: Build) -> None:
+    cfg = config()
+    cfg.dataset = {"_component_": f"{__name__}.one_token"}
+    with pytest.raises(
+        ConfigError, match="how they are tokenised isn't known, so that other lengths can't be compared"
+    ):
+        plan_config(cfg, max_seq_lens=[16])
+
+
 def test_a_length_with_which_a_run_stops_says_so(config: Build) -> None:
     with pytest.raises(DataError, match=r"more than max_seq_len=96\. Raise it"):
         plan_config(config(dataset__overflow="error", tokenizer__max_seq_len=96))

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchpipe.audit.plan_parts import Part, whole_lengths
+from torchpipe.audit.plan_parts import Part, WholeSamples
+from torchpipe.data.overflow import TruncationType
 from torchpipe.data.packing.documents import documents_of
 from torchpipe.datasets import PackedDataset
 
@@ -44,10 +45,10 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
     """What a part's samples are at a length. At its own they are those that were read.
 
     Raises:
-        ConfigError: rows were cut, and it isn't known how they are tokenised.
+        ConfigError: they hold images; or rows were cut, and it isn't known how they are tokenised.
     """
-    counts = part.counts
-    if max_seq_len == own_max_seq_len(part):
+    counts, own = part.counts, own_max_seq_len(part)
+    if max_seq_len == own and not part.holds_images:
         return Cuts(
             lengths=part.lengths,
             num_cut=counts.truncated_rows,
@@ -55,11 +56,12 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
             num_split=counts.split_rows,
             num_left_out=counts.too_long_rows + counts.emptied_rows,
         )
-    lengths, rows, store = whole_lengths(part)
-    lengths = lengths.astype(np.int64)
+    whole = part.whole
+    lengths, rows = whole.lengths, whole.rows
     is_long = lengths > max_seq_len
     num_long = len(np.unique(rows[is_long]))
-    overflow = "error" if part.recipe is None else part.policy.overflow if part.policy else None
+    policy = part.policy
+    overflow = "error" if part.recipe is None else None if policy is None else policy.overflow
     if not num_long:
         return Cuts(lengths=lengths)
     if overflow == "error":
@@ -71,9 +73,9 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
         parts = documents_of(lengths, max_seq_len, "split", cut=True)
         return Cuts(lengths=parts.lengths, num_split=num_long, is_exact=False)
     cut = documents_of(lengths, max_seq_len, "truncate", cut=True)
-    if overflow is None:  # the tokenizer cuts, and leaves nothing out
+    if policy is None:  # the tokenizer cuts, and leaves nothing out
         return Cuts(lengths=cut.lengths, num_cut=num_long, num_tokens_cut=cut.num_truncated)
-    emptied = _emptied(part, store, lengths, is_long, max_seq_len)
+    emptied = _emptied(whole, policy.truncation_type, is_long, max_seq_len)
     return Cuts(
         lengths=cut.lengths[~emptied],
         num_cut=num_long - int(emptied.sum()),
@@ -83,18 +85,16 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
     )
 
 
-def _emptied(part: Part, store: object, lengths: np.ndarray, is_long: np.ndarray, max_seq_len: int) -> np.ndarray:
-    """Which samples have nothing trained left when they are cut on their side, bool [samples]. None, where it isn't
-    known which of their tokens are trained, or the cut goes by turns.
+def _emptied(whole: WholeSamples, side: TruncationType, is_long: np.ndarray, max_seq_len: int) -> np.ndarray:
+    """Which samples have nothing trained left when they are cut on a side, bool [samples]. None, where it isn't known
+    which of their tokens are trained, or the cut goes by turns.
     """
-    emptied = np.zeros(len(lengths), dtype=np.bool_)
-    samples = store or getattr(part.dataset, "content", getattr(part.dataset, "store", None))
-    side = part.policy.truncation_type if part.policy else "right"
-    if samples is None or side == "turns":
+    emptied = np.zeros(len(whole.lengths), dtype=np.bool_)
+    if whole.content is None or side == "turns":
         return emptied
     long = np.flatnonzero(is_long)
     # The last token that is kept on the right predicts one that is gone; the first on the left is not predicted.
-    start = lengths[long] - max_seq_len if side == "left" else np.zeros_like(long)
-    stop = lengths[long] if side == "left" else np.full_like(long, max_seq_len - 1)
-    emptied[long] = samples.trained_in(long, start, stop) == 0  # pyright: ignore[reportAttributeAccessIssue]
+    start = whole.lengths[long] - max_seq_len if side == "left" else np.zeros_like(long)
+    stop = whole.lengths[long] if side == "left" else np.full_like(long, max_seq_len - 1)
+    emptied[long] = whole.content.trained_in(long, start, stop) == 0
     return emptied

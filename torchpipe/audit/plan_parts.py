@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,6 +14,29 @@ from torchpipe.datasets import ConcatDataset, PackedDataset, StoredDataset, coun
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import checked_ledger
+
+
+class Trained(Protocol):
+    """Samples of which it is known which tokens are trained: a store, or in memory."""
+
+    def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """How many labels of each span are not -100: int64 [spans]."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WholeSamples:
+    """Samples that no length has cut.
+
+    Attributes:
+        lengths: int64 [samples], their tokens.
+        rows: int64 [samples], the row that each is of.
+        content: which of their tokens are trained; None where that isn't kept.
+    """
+
+    lengths: np.ndarray
+    rows: np.ndarray
+    content: Trained | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +52,7 @@ class Part:
         lengths: tokens of each sample, before packing.
         plan: which samples share a pack; None where it is not packed.
         recipe: how its samples are made of rows, where that is known.
+        holds_images: whether a sample has more than tokens.
     """
 
     name: str
@@ -38,6 +63,7 @@ class Part:
     lengths: np.ndarray
     plan: PackPlan | None
     recipe: SFTRecipe | None
+    holds_images: bool = False
 
     @property
     def policy(self) -> OverflowPolicy | None:
@@ -49,6 +75,30 @@ class Part:
         """Whether every row that was read is in it as it stands: none was cut, split, or left out for its length."""
         counts = self.counts
         return not (counts.truncated_rows or counts.split_rows or counts.too_long_rows or counts.emptied_rows)
+
+    @cached_property
+    def whole(self) -> "WholeSamples":
+        """The samples as if no length were set. Where rows were cut, all are tokenised in full, once; the store is kept
+        beside the others.
+
+        Raises:
+            ConfigError: they hold images; or it isn't known how the samples are made, or the tokenizer's length can't
+                be taken away.
+        """
+        if self.holds_images:
+            raise ConfigError(f"Packs are not compared: rows of {self.name} hold images, and packs hold text alone.")
+        if self.is_whole:
+            content = getattr(self.dataset, "content", getattr(self.dataset, "store", None))
+            rows = np.arange(len(self.lengths)) if content is None else content.rows
+            return WholeSamples(lengths=self.lengths.astype(np.int64), rows=rows, content=content)
+        if self.recipe is None:
+            raise ConfigError(
+                f"Rows of {self.name} were cut, and how they are tokenised isn't known, so that other lengths can't be "
+                "compared. Compare strategies alone."
+            )
+        recipe = replace(self.recipe, overflow=None, model_transform=without_limit(self.recipe.model_transform))
+        store = build_store(recipe, **self.options)
+        return WholeSamples(lengths=store.lengths.astype(np.int64), rows=store.rows, content=store)
 
     def costs(self, cost: CostModel) -> np.ndarray:
         """What each item costs: int64 [packs, or samples where it is not packed]; a pack's padding counts."""
@@ -79,34 +129,10 @@ def parts_of(dataset: Any, section: Any) -> list[Part]:
     return found
 
 
-def whole_lengths(part: Part) -> tuple[np.ndarray, np.ndarray, TokenStore | None]:
-    """Tokens of each sample and the row that it is of, as if no length were set; and their store, if one was needed.
-
-    Where rows were cut, all are tokenised in full, once: the store is kept beside the others.
-
-    Raises:
-        ConfigError: it isn't known how the samples are made, or the tokenizer's length can't be taken away.
-    """
-    if part.is_whole:
-        return part.lengths, _rows(part), None
-    if part.recipe is None:
-        raise ConfigError(
-            f"Rows of {part.name} were cut, and how they are tokenised isn't known, so that other lengths can't be "
-            "compared. Compare strategies alone."
-        )
-    whole = replace(part.recipe, overflow=None, model_transform=without_limit(part.recipe.model_transform))
-    store = build_store(whole, **part.options)
-    return store.lengths, store.rows, store
-
-
-def _rows(part: Part) -> np.ndarray:
-    content = getattr(part.dataset, "content", getattr(part.dataset, "store", None))
-    return np.arange(len(part.lengths)) if content is None else content.rows
-
-
 def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
     name = getattr(dataset, "name", None)
     plan: PackPlan | None = None
+    holds_images = False
     if isinstance(dataset, PackedDataset | StoredDataset):
         samples = dataset.content if isinstance(dataset, PackedDataset) else dataset.store
         counts, lengths = dataset.counts, samples.lengths
@@ -115,7 +141,13 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         rows_before = counts.filtered_rows - ledger.get("filtered", 0)  # that a filter left out before packing
     else:
         read: list[int] = []
-        counts = count_samples(dataset, each=lambda sample: read.append(len(sample["tokens"])))
+
+        def look(sample: Mapping[str, Any]) -> None:
+            nonlocal holds_images
+            read.append(len(sample["tokens"]))
+            holds_images |= "encoder_input" in sample
+
+        counts = count_samples(dataset, each=look)
         lengths, ledger = np.array(read, dtype=np.int64), {"read": len(dataset), "stored": len(dataset)}
         rows_before = counts.filtered_rows
     if rows_before:
@@ -131,6 +163,7 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         lengths=lengths,
         plan=plan,
         recipe=_recipe_of(dataset),
+        holds_images=holds_images,
     )
 
 
