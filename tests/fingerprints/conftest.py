@@ -106,7 +106,13 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
     tekken = files.three("tekken.json", json.dumps(tekken_spec).encode())
 
     table = {"user": ("Q: ", "\n")}
-    common = {"max_seq_len": 7, "prompt_template": table, "truncation_type": "left", "mask_policy": "sampled"}
+    common = {
+        "max_seq_len": 7,
+        "prompt_template": table,
+        "truncation_type": "left",
+        "mask_policy": "sampled",
+        "train_on": {"turn_end": "last"},
+    }
     column = {"system": "sys"}
     backend = tokenizers.TikTokenBackend(ranks[0], GPT2_PATTERN)
     backend_2 = tokenizers.TikTokenBackend(ranks[0], GPT2_PATTERN + "|x")
@@ -122,6 +128,7 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         "train_on": {"turn_end": "last"},
         "tool_arguments": "parsed",
         "max_exact_turns": 3,
+        "append_stop": True,
     }
 
     def of_path(cls: Any, of: tuple[str, str, str], **other: Any) -> Case:
@@ -310,7 +317,6 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
                 "backend": backend_2,
                 "chat_format": replace(LLAMA3, whitespace="keep"),
                 "special_tokens": numbered(LLAMA3.control_tokens),
-                "train_on": {"turn_end": "last"},
                 **common,
             },
         ),

@@ -3,11 +3,10 @@
 Pure functions, but for :func:`load_image`, which reads files and addresses.
 """
 
+from typing import TYPE_CHECKING
+
+from torchpipe._reexport import lazily
 from torchpipe.constants import CROSS_ENTROPY_IGNORE_IDX
-from torchpipe.data.collate.images import padded_collate_tiled_images_and_mask
-from torchpipe.data.collate.packed import padded_collate_packed
-from torchpipe.data.collate.preference import padded_collate_dpo
-from torchpipe.data.collate.text import padded_collate, padded_collate_sft
 from torchpipe.data.conversations import validate_messages
 from torchpipe.data.image_tags import format_content_with_images
 from torchpipe.data.images import load_image
@@ -20,7 +19,6 @@ from torchpipe.data.message_transforms import (
 )
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.openai_dicts import as_openai, from_openai
-from torchpipe.data.padding import left_pad_sequence
 from torchpipe.data.preference_transforms import ChosenRejectedToMessages
 from torchpipe.data.prompt_templates import (
     ChatMLTemplate,
@@ -34,6 +32,13 @@ from torchpipe.data.prompt_templates import (
 from torchpipe.data.sequences import next_token_labels, truncate
 from torchpipe.data.tool_calls import ToolCall
 from torchpipe.data.train_on import TrainOn
+
+if TYPE_CHECKING:
+    from torchpipe.data.collate.images import padded_collate_tiled_images_and_mask
+    from torchpipe.data.collate.packed import padded_collate_packed
+    from torchpipe.data.collate.preference import padded_collate_dpo
+    from torchpipe.data.collate.text import padded_collate, padded_collate_sft
+    from torchpipe.data.padding import left_pad_sequence
 
 __all__ = [
     "CROSS_ENTROPY_IGNORE_IDX",
@@ -70,3 +75,16 @@ __all__ = [
     "truncate",
     "validate_messages",
 ]
+
+# Only those who make batches pay for loading torch: stores and plans do without.
+__getattr__ = lazily(
+    __name__,
+    {
+        "left_pad_sequence": "torchpipe.data.padding",
+        "padded_collate": "torchpipe.data.collate.text",
+        "padded_collate_dpo": "torchpipe.data.collate.preference",
+        "padded_collate_packed": "torchpipe.data.collate.packed",
+        "padded_collate_sft": "torchpipe.data.collate.text",
+        "padded_collate_tiled_images_and_mask": "torchpipe.data.collate.images",
+    },
+)

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from torchpipe._sentences import printable
 from torchpipe._suggest import listed
 from torchpipe.errors import ConfigError, DataError, located
 
 if TYPE_CHECKING:
+    import torch
     from PIL import Image
 
 MAX_BYTES = 64 * 2**20
@@ -41,7 +41,7 @@ def load_image(
     timeout: float = 10.0,
     max_bytes: int = MAX_BYTES,
     max_pixels: int = MAX_PIXELS,
-) -> torch.Tensor:
+) -> "torch.Tensor":
     """The picture as uint8 [3, h, w], RGB, the right way up.
 
     A camera's orientation mark is applied, as viewers do. Transparency is left out, 16-bit values keep their upper 8
@@ -121,7 +121,7 @@ def _inline(text: str, name: str, max_bytes: int) -> bytes:
         raise DataError(f"The picture {name} is not written in base64 as it says: {error}.") from error
 
 
-def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> torch.Tensor:
+def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> "torch.Tensor":
     """The picture in the bytes of an image file, as :func:`load_image` gives it; errors call it ``name``.
 
     Raises:
@@ -161,7 +161,7 @@ def _file(data: bytes) -> Any:
     return BytesIO(data)
 
 
-def _pixels(image: "Image.Image", name: str) -> torch.Tensor:
+def _pixels(image: "Image.Image", name: str) -> "torch.Tensor":
     from PIL import Image, ImageOps
 
     upright = ImageOps.exif_transpose(image)
@@ -173,6 +173,8 @@ def _pixels(image: "Image.Image", name: str) -> torch.Tensor:
         )
     elif upright.mode == "P" and "transparency" in upright.info:
         upright = upright.convert("RGBA")  # Pillow warns where it is asked for RGB at once
+    import torch  # where a picture is decoded: rows of text do without
+
     return torch.from_numpy(np.array(upright.convert("RGB"))).permute(2, 0, 1).contiguous()
 
 
@@ -207,8 +209,9 @@ class ImageReader:
             if isinstance(value, str) and (_ADDRESS.match(value) or _DATA_URL.match(value)):
                 return load_image(value, allow_remote=self.allow_remote)
             return load_image((self.image_dir or Path()) / value)
-        pillow = sys.modules.get("PIL.Image")  # where it is not imported, there is no image of it
-        if isinstance(value, torch.Tensor) or (pillow is not None and isinstance(value, pillow.Image)):
+        # Where a library is not imported, there is no picture of it.
+        torch, pillow = sys.modules.get("torch"), sys.modules.get("PIL.Image")
+        if (torch and isinstance(value, torch.Tensor)) or (pillow and isinstance(value, pillow.Image)):
             return value
         raise DataError(
             f"A picture is a path, an address, a tensor [3, h, w] or a Pillow image; this is a {type(value).__name__} "

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import NoFingerprint
-from torchpipe.sources.huggingface import FILE_FORMATS, local_files
+from torchpipe.sources.huggingface import FILE_FORMATS, local_files, no_such_file
 from torchpipe.sources.identity import file_identity, object_fingerprint
 
 _MOST_NAMED = 16
@@ -52,6 +52,9 @@ def source_fingerprint(
 
 
 def _told_apart(files: Sequence[tuple[str, Path]], content: bool) -> dict[str, str]:
+    for _, path in files:
+        if not path.exists():
+            raise no_such_file(path)
     told = [(group, file_identity(path, content=content)) for group, path in files]
     if len(told) > _MOST_NAMED:
         return {"files": f"{len(told)} files, {fingerprint(told)}"}

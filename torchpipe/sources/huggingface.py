@@ -193,7 +193,7 @@ def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, A
     paths = list(local_files(load_dataset_kwargs))
     missing = [path for path in paths if not path.exists()]
     if missing and not any(character in str(missing[0]) for character in "*?["):
-        return SourceError(f"There is no file {missing[0]} (looked from {Path.cwd()}). {_nearest_file(missing[0])}")
+        return no_such_file(missing[0])
     if isinstance(error, TypeError):
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
@@ -227,6 +227,11 @@ def local_files(load_dataset_kwargs: Mapping[str, Any]) -> Iterator[Path]:
             path = folder / name
             found = sorted(path.parent.glob(path.name)) if any(character in path.name for character in "*?[") else []
             yield from found or [path]
+
+
+def no_such_file(path: Path) -> SourceError:
+    """The error of a file that isn't there; it says what is near."""
+    return SourceError(f"There is no file {path} (looked from {Path.cwd()}). {_nearest_file(path)}")
 
 
 def _nearest_file(path: Path) -> str:
