@@ -13,15 +13,15 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 
-def blocks_of(repository: Path, language: str) -> list[str]:
-    """README's fenced blocks of a language, without their indentation."""
-    text = (repository / "README.md").read_text(encoding="utf-8")
+def blocks_of(repository: Path, language: str, page: str = "README.md") -> list[str]:
+    """A page's fenced blocks of a language, without their indentation."""
+    text = (repository / page).read_text(encoding="utf-8")
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, flags=re.DOTALL | re.MULTILINE)
     return [textwrap.dedent(body) for _, body in found]
 
 
-def block_with(repository: Path, language: str, words: str) -> str:
-    (found,) = [block for block in blocks_of(repository, language) if words in block]
+def block_with(repository: Path, language: str, words: str, page: str = "README.md") -> str:
+    (found,) = [block for block in blocks_of(repository, language, page) if words in block]
     return found
 
 
@@ -51,6 +51,15 @@ def test_the_plain_data_loader(repository: Path, tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("torch.Size") == 4
+
+
+def test_the_loop_over_steps(repository: Path, tmp_path: Path) -> None:
+    row = json.loads(block_with(repository, "json", '"messages"'))
+    (tmp_path / "chats.json").write_text(json.dumps([row] * 300))
+    code = block_with(repository, "python", "StepLoader(", page="docs/packing.md")
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("torch.Size([2, 512])") == result.stdout.count("\n") >= 4
 
 
 @pytest.mark.parametrize(

@@ -243,4 +243,3 @@ def test_a_sample_over_a_cap_is_dropped_and_counted() -> None:
 def test_planning_needs_no_torch() -> None:
     code = "import sys; from torchpipe.data.packing import plan_packs as f; f([1], 2); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
