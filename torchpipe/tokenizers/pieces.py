@@ -79,7 +79,7 @@ class PieceEncoder:
             ``encode_continuation``, the encoder of text that goes on from other text; without them it has no prefix.
     """
 
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_encoders", "_controls"})
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_at_start", "_after_control", "_going_on", "_controls"})
 
     def __init__(self, matcher: ControlMatcher, backend: Backend) -> None:
         self.matcher = matcher
