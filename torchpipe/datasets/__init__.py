@@ -4,7 +4,8 @@ from torchpipe._not_yet import refusing
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dataset, instruct_dataset, sft_dataset
 from torchpipe.datasets.concat import ConcatDataset
-from torchpipe.datasets.instantiate import count_samples, instantiate_dataset
+from torchpipe.datasets.growing import GrowingPackedDataset
+from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
@@ -12,6 +13,7 @@ from torchpipe.datasets.stored import StoredDataset
 
 __all__ = [
     "ConcatDataset",
+    "GrowingPackedDataset",
     "MaskedMessages",
     "PackedDataset",
     "SFTDataset",
@@ -21,6 +23,7 @@ __all__ = [
     "alpaca_dataset",
     "chat_dataset",
     "count_samples",
+    "describe_packing",
     "grammar_dataset",
     "instantiate_dataset",
     "instruct_dataset",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.masking import MaskingStrategy, mask_messages
@@ -16,16 +16,22 @@ from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.packing import Strategy as PackingStrategy
 from torchpipe.data.protocols import Transform
+from torchpipe.datasets.first_packs import asked_for
+from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
 from torchpipe.store import SFTRecipe
+from torchpipe.store.build_site import SHARD_ROWS
 
 Strategy = MaskingStrategy | str | None
-Built = SFTDataset | StoredDataset | PackedDataset
-"""What a builder gives: by itself, with ``cache``, with ``packed``."""
+Start = Literal["when_complete", "by_shard"]
+"""When packs can be trained on: once all rows are tokenised, or each shard of them as it is finished."""
+
+Built = SFTDataset | StoredDataset | PackedDataset | GrowingPackedDataset
+"""What a builder gives: by itself, with ``cache``, with ``packed``, with ``start="by_shard"``."""
 
 
 class MaskedMessages:
@@ -68,6 +74,8 @@ def sft_dataset(
     cache: bool = False,
     cache_dir: str | None = None,
     num_proc: int | None = None,
+    start: Start = "when_complete",
+    shard_rows: int | None = None,
     **load_dataset_kwargs: Any,
 ) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
@@ -91,6 +99,10 @@ def sft_dataset(
         cache_dir: where that store is kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``. It and ``num_proc`` go to
             ``load_dataset`` too, or, without packing and cache, to that alone.
         num_proc: processes that tokenise; None: one a processor.
+        start: packed only: "by_shard" trains on the first shard while the others are tokenised in the background. Each
+            shard is packed on its own, and the first epoch has them in order, as far as the seed shuffles: within a
+            shard. A stopped run resumes on the same batches, whether or not the rest was finished meanwhile.
+        shard_rows: by_shard only: rows of the source a shard; None: 4,096.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
@@ -114,6 +126,7 @@ def sft_dataset(
     if isinstance(source, str):
         shared = {"cache_dir": cache_dir} if packed or cache else {"cache_dir": cache_dir, "num_proc": num_proc}
         load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
+    _check_start(start, packed=packed, shard_rows=shard_rows)
     policy = overflow_policy(
         tokenizer, overflow, max_seq_len=max_seq_len, truncation_type=truncation_type, stop_token=stop_token
     )
@@ -126,18 +139,29 @@ def sft_dataset(
         overflow=policy,
     )
     if packed:
-        return PackedDataset(
-            recipe,
-            max_seq_len=capacity,
-            padding_idx=getattr(tokenizer, "pad_id", 0),
-            split_across_pack=split_across_pack,
-            strategy=strategy,
-            cache_dir=cache_dir,
-            num_proc=num_proc,
-        )
+        options: dict[str, Any] = {
+            "max_seq_len": capacity,
+            "padding_idx": getattr(tokenizer, "pad_id", 0),
+            "split_across_pack": split_across_pack,
+            "strategy": strategy,
+            "cache_dir": cache_dir,
+            "num_proc": num_proc,
+        }
+        if start == "by_shard" and asked_for() is None:  # a look at the first packs builds nothing
+            return GrowingPackedDataset(recipe, shard_rows=shard_rows or SHARD_ROWS, **options)
+        return PackedDataset(recipe, **options)
     if cache:
         return StoredDataset(recipe, cache_dir=cache_dir, num_proc=num_proc)
     return SFTDataset.of_recipe(recipe)
+
+
+def _check_start(start: str, *, packed: bool, shard_rows: int | None) -> None:
+    if start not in (words := get_args(Start)):
+        raise ConfigError(f"start is {start!r}. It is one of {listed(words)}.{did_you_mean(start, words)}")
+    if start == "by_shard" and not packed:
+        raise ConfigError("start='by_shard' has no effect without packed=True. Set both or neither.")
+    if shard_rows is not None and start != "by_shard":
+        raise ConfigError(f"shard_rows={shard_rows!r} has no effect without start='by_shard'. Set both or neither.")
 
 
 # What some builder takes. None of it is an option of load_dataset.
@@ -152,6 +176,8 @@ _BUILDER_KEYWORDS = (
     "stop_token",
     "strategy",
     "cache",
+    "start",
+    "shard_rows",
     "message_transform",
     "column_map",
     "conversation_column",

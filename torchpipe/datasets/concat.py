@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError
@@ -53,6 +54,11 @@ class ConcatDataset(Dataset[Any]):
                 raise ConfigError(
                     f"ConcatDataset joins objects with __len__ and __getitem__; number {place} is a "
                     f"{type(dataset).__name__}."
+                )
+            if isinstance(dataset, GrowingPackedDataset):
+                raise ConfigError(
+                    f"Data set number {place} ({dataset.name}) has start='by_shard', and joined data sets are complete "
+                    "from the start. Set start='when_complete'."
                 )
         kinds = [_is_packed(dataset) for dataset in datasets]
         names = [_name(dataset) for dataset in datasets]

@@ -9,6 +9,8 @@ from torchpipe._dotpath import resolve
 from torchpipe._progress import track
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
+from torchpipe.datasets.growing import GrowingPackedDataset
+from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -55,6 +57,13 @@ def instantiate_dataset(
     if parameters[0].name in cfg:
         return instantiate(cfg, caller_globals=caller_globals)
     return instantiate(cfg, tokenizer, caller_globals=caller_globals)
+
+
+def describe_packing(dataset: Any) -> str:
+    """One line on the packs of a data set, of each part where several are joined; "" where it is not packed."""
+    if isinstance(dataset, ConcatDataset):
+        return "; ".join(filter(None, map(describe_packing, dataset.datasets)))
+    return dataset.describe() if isinstance(dataset, PackedDataset | GrowingPackedDataset) else ""
 
 
 def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | None = None) -> SampleCounts:

@@ -103,6 +103,10 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """What became of the rows."""
         return self._packed.counts
 
+    def describe(self) -> str:
+        """One line: packs, how full they are, documents in each."""
+        return self.plan.describe()
+
     @property
     def plan(self) -> PackPlan:
         """Which samples share a row."""

@@ -9,6 +9,7 @@ from torchpipe._reexport import lazily
 from torchpipe.loading.balance import Balance
 from torchpipe.loading.order import epoch_order
 from torchpipe.loading.sampler import StepSampler
+from torchpipe.loading.shard_steps import ShardedPacks, ShardSteps
 from torchpipe.loading.spread import Spread, compare_balance, measure_spread
 from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Balance",
     "GlobalSteps",
+    "ShardSteps",
+    "ShardedPacks",
     "Spread",
     "Step",
     "StepLoader",

@@ -2,11 +2,13 @@
 
 import heapq
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.errors import ConfigError
 
 Balance = Literal["none", "within_step", "steps"]
 """What is evened by cost.
@@ -14,6 +16,17 @@ Balance = Literal["none", "within_step", "steps"]
 ``none``: packs go to micro-batches and ranks in order. ``within_step``: the packs of a step go where they even the
 ranks out; which packs form a step stays as it is. ``steps``: also the steps have even costs.
 """
+
+
+def check_balance(word: str) -> None:
+    """Checks that it is one of :data:`Balance`.
+
+    Raises:
+        ConfigError: it is another.
+    """
+    if word not in (words := get_args(Balance)):
+        raise ConfigError(f"balance is {word!r}. It is one of {listed(words)}.{did_you_mean(word, words)}")
+
 
 PADDING = -1
 """Stands in a layout where a padding pack does, which has no trained token."""
@@ -26,6 +39,28 @@ def num_micro_batches(global_batch_size: int, *, world_size: int, batch_size: in
     3
     """
     return -(-global_batch_size // (world_size * batch_size))
+
+
+def laid_out(
+    packs: np.ndarray,
+    costs: np.ndarray | None,
+    *,
+    balance: Balance,
+    global_batch_size: int,
+    world_size: int,
+    batch_size: int,
+) -> np.ndarray:
+    """Which packs of a step each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a padding pack.
+
+    Args:
+        packs: of the step, in order; costs: theirs, or None, which leaves them in that order.
+        global_batch_size: packs of a whole step.
+    """
+    accumulation = num_micro_batches(global_batch_size, world_size=world_size, batch_size=batch_size)
+    is_free = world_size * accumulation > 1 and balance != "none"  # whether there is a choice
+    if not is_free or costs is None:
+        return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
+    return by_cost(packs, costs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
 
 
 def in_order(packs: np.ndarray, *, world_size: int, accumulation: int, batch_size: int) -> np.ndarray:

@@ -13,10 +13,14 @@ from torchpipe._seeds import derive
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import PADDING
 from torchpipe.loading.sampler import StepSampler
+from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
 from torchpipe.loading.workers import start_worker
+
+
+_NONE = object()  # no batch, not even one that is None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,8 +55,10 @@ class StepLoader:
 
     Args:
         dataset: map-style: ``__len__`` and ``__getitem__``. Used where it has them: ``trained_counts`` and
-            ``weight_sums`` (one number a pack; None: no weights), ``padding_pack()``, ``batch(indices)``.
-        steps: its global steps.
+            ``weight_sums`` (one number a pack; None: no weights) or ``of_packs(name, indices)``, which gives those of
+            some, ``padding_pack()``, ``batch(indices)``.
+        steps: its global steps; :class:`~torchpipe.loading.ShardSteps` where its packs are finished while it is
+            trained on.
         batch_size: packs of a micro-batch.
         collate_fn: a list of items to a batch.
         collate_batch: what ``dataset.batch(indices)`` returns, a batch read at once, to the same batch that
@@ -83,7 +89,7 @@ class StepLoader:
     def __init__(
         self,
         dataset: Any,
-        steps: GlobalSteps,
+        steps: GlobalSteps | ShardSteps,
         *,
         batch_size: int,
         collate_fn: Callable[[list[Any]], Any],
@@ -94,14 +100,14 @@ class StepLoader:
         pin_memory: bool = False,
         prefetch_factor: int | None = None,
     ) -> None:
-        if len(dataset) != steps.num_packs:
+        if isinstance(steps, GlobalSteps) and len(dataset) != steps.num_packs:
             raise ConfigError(f"The data set has {len(dataset):,} items and the steps {steps.num_packs:,} packs.")
         if prefetch_factor is not None and num_workers == 0:
             raise ConfigError("prefetch_factor has no effect without workers. Set num_workers too, or neither.")
-        self._sampler = StepSampler(steps, batch_size=batch_size, rank=rank, world_size=world_size)
+        self._sampler = StepSampler(steps, batch_size=batch_size, rank=rank, world_size=world_size, waits=False)
         self._batches = _Batches(dataset, collate_fn, collate_batch)
-        self._trained, self._weights = (_one_a_pack(dataset, name) for name in ("trained_counts", "weight_sums"))
-        self._no_weights = getattr(dataset, "weight_sums", ...) is None
+        self._of_packs = _columns_of(dataset)
+        self._says_weights = hasattr(dataset, "of_packs") or getattr(dataset, "weight_sums", ...) is None
         self._options: dict[str, Any] = {
             "num_workers": num_workers,
             "pin_memory": pin_memory,
@@ -110,7 +116,7 @@ class StepLoader:
         self._position = (0, 0)
 
     @property
-    def steps(self) -> GlobalSteps:
+    def steps(self) -> GlobalSteps | ShardSteps:
         """The global steps."""
         return self._sampler.steps
 
@@ -123,7 +129,7 @@ class StepLoader:
     def steps_done(self) -> int:
         """The steps that were given out since the first epoch began."""
         epoch, step = self._position
-        return epoch * len(self.steps) + step
+        return epoch * len(self.steps) + step if epoch else step
 
     def describe(self) -> str:
         """One line: how the packs of a step go to ranks and micro-batches."""
@@ -134,16 +140,59 @@ class StepLoader:
             f"accumulation {sizes[1]} x batch size {sizes[2]}"
         )
 
+    def num_steps(self, *, epochs: int, max_steps: int | None = None) -> int | None:
+        """The steps of so many epochs, or ``max_steps`` if that is fewer; None while it isn't known."""
+        of_epoch = self.steps.num_steps
+        if of_epoch is None:
+            return None
+        return epochs * of_epoch if max_steps is None else min(epochs * of_epoch, max_steps)
+
     def __len__(self) -> int:
         """The steps that are left of the epoch."""
         return len(self.steps) - self._position[1]
 
     def __iter__(self) -> Iterator[Step]:
-        epoch, first = self._position
-        self._sampler.load_state_dict(self.state_dict())
+        return self.until(epochs=self._position[0] + 1)
+
+    def until(
+        self,
+        num_steps: int | None = None,
+        *,
+        epochs: int | None = None,
+        wait: Callable[[int, int], bool] | None = None,
+    ) -> Iterator[Step]:
+        """The steps until ``num_steps`` were given out, or ``epochs`` epochs were done, since the first began.
+
+        Args:
+            num_steps, epochs: None: no limit.
+            wait: called with the epoch and number of a step before it is given out, where packs are finished while the
+                run trains. It returns when the step is known; False ends the iteration. None waits here.
+        """
+        wait = wait or self.steps.wait
+        batches: Iterator[Any] = iter(())
+        while (num_steps is None or self.steps_done < num_steps) and (epochs is None or self._position[0] < epochs):
+            epoch, number = self._position
+            if not wait(epoch, number):
+                return
+            if not self.steps.has(epoch, number):
+                self._position = (epoch + 1, 0)
+                continue
+            first = next(batches, _NONE)
+            if first is _NONE:  # the last pass has read all that was ready
+                batches = self._read_on()
+                first = next(batches)
+            micro_batches = (first, *(next(batches) for _ in range(self.accumulation - 1)))
+            is_last = self.steps.is_ready(epoch, number + 1) and not self.steps.has(epoch, number + 1)
+            self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
+            yield self._step(epoch, number, micro_batches)
+
+    def _read_on(self) -> Iterator[Any]:
+        """This rank's micro-batches of the steps from here on that are known, of this epoch."""
+        epoch, number = self._position
+        self._sampler.seek(epoch, number)
         # A generator of its own: the loader draws a base seed for its workers, and must not move the global stream.
         generator = torch.Generator().manual_seed(derive(self.steps.seed, "workers", epoch, self._sampler.rank) % 2**63)
-        batches = iter(
+        return iter(
             DataLoader(
                 self._batches,
                 batch_size=None,
@@ -154,26 +203,15 @@ class StepLoader:
                 **self._options,
             )
         )
-        for number in range(first, len(self.steps)):
-            micro_batches = tuple(next(batches) for _ in range(self.accumulation))
-            is_last = number + 1 == len(self.steps)
-            self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
-            yield self._step(epoch, number, micro_batches)
-
-    def until(self, num_steps: int) -> Iterator[Step]:
-        """The steps of as many epochs as it takes, until ``num_steps`` were given out since the first began."""
-        while self.steps_done < num_steps:
-            for step in self:
-                yield step
-                if self.steps_done >= num_steps:
-                    break
 
     def _step(self, epoch: int, number: int, micro_batches: tuple[Any, ...]) -> Step:
         packs = self.steps.packs(epoch, number)
-        trained = None if self._trained is None else int(self._trained[packs].sum(dtype=np.int64))
-        weight = float(trained) if trained is not None and self._no_weights else None
-        if self._weights is not None:
-            weight = float(self._weights[packs].sum(dtype=np.float64))
+        counts = self._of_packs("trained_counts", packs)
+        sums = self._of_packs("weight_sums", packs)
+        trained = None if counts is None else int(counts.sum(dtype=np.int64))
+        weight = None if sums is None else float(sums.sum(dtype=np.float64))
+        if sums is None and self._says_weights:  # that no token has one
+            weight = None if trained is None else float(trained)
         return Step(
             epoch=epoch,
             number=number,
@@ -221,6 +259,14 @@ class _Batches(Dataset[Any]):
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+def _columns_of(dataset: Any) -> Callable[[str, np.ndarray], np.ndarray | None]:
+    """A function (name, packs) -> what a data set knows of some packs; None where it does not know."""
+    if isinstance(found := getattr(dataset, "of_packs", None), Callable):
+        return found
+    columns = {name: _one_a_pack(dataset, name) for name in ("trained_counts", "weight_sums")}
+    return lambda name, packs: None if (values := columns[name]) is None else values[packs]
 
 
 def _one_a_pack(dataset: Any, name: str) -> np.ndarray | None:

@@ -1,11 +1,13 @@
 """One rank's share of the global steps, as a batch sampler for a torch ``DataLoader``."""
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import num_micro_batches
 from torchpipe.loading.state import position_of, position_state
+from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.steps import GlobalSteps
 
 
@@ -20,6 +22,8 @@ class StepSampler:
         steps: the global steps.
         batch_size: packs of a micro-batch.
         rank, world_size: this process and how many train together.
+        waits: False ends a pass before a step that isn't known yet (see :class:`~torchpipe.loading.ShardSteps`), and
+            the next pass goes on with it; True waits for it.
 
     Raises:
         ConfigError: a number is not possible.
@@ -33,7 +37,15 @@ class StepSampler:
     [[4, 5], [6, -1]]
     """
 
-    def __init__(self, steps: GlobalSteps, *, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self,
+        steps: GlobalSteps | ShardSteps,
+        *,
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        waits: bool = True,
+    ) -> None:
         for name, value in (("batch_size", batch_size), ("world_size", world_size)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, 1 or more.")
@@ -41,6 +53,7 @@ class StepSampler:
             raise ConfigError(f"rank is {rank!r}. With {world_size} processes it is from 0 to {world_size - 1}.")
         self.steps = steps
         self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
+        self._waits = waits
         self._start = (0, 0)  # epoch and step at which the pass that was begun last started
         self._next = (0, 0)  # where the next one will
 
@@ -63,7 +76,12 @@ class StepSampler:
         return self._batches(*self._start)
 
     def _batches(self, epoch: int, first: int) -> Iterator[list[int]]:
-        for step in range(first, len(self.steps)):
+        for step in count(first):
+            if not self._waits and not self.steps.is_ready(epoch, step):
+                self._next = (epoch, step)
+                return
+            if not self.steps.has(epoch, step):
+                break
             layout = self.steps.layout(epoch, step, world_size=self.world_size, batch_size=self.batch_size)
             yield from layout[self.rank].tolist()
         self._next = (epoch + 1, 0)
@@ -84,4 +102,8 @@ class StepSampler:
         Raises:
             CheckpointError: the state is of other steps, see :func:`~torchpipe.loading.state.position_of`.
         """
-        self._start = self._next = position_of(state, self.steps)
+        self.seek(*position_of(state, self.steps))
+
+    def seek(self, epoch: int, step: int) -> None:
+        """Lets the next pass start with a step."""
+        self._start = self._next = (epoch, step)

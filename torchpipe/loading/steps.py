@@ -1,15 +1,15 @@
 """The global steps of a run: which packs each optimizer step trains on, whatever the number of ranks."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
-from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError
-from torchpipe.loading.balance import Balance, by_cost, even_steps, in_order, num_micro_batches
+from torchpipe.loading.balance import Balance, check_balance, even_steps, laid_out
 from torchpipe.loading.order import epoch_order
 
 
@@ -57,11 +57,7 @@ class GlobalSteps:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
-        words = get_args(Balance)
-        if self.balance not in words:
-            raise ConfigError(
-                f"balance is {self.balance!r}. It is one of {listed(words)}.{did_you_mean(self.balance, words)}"
-            )
+        check_balance(self.balance)
         if self.balance == "steps" and not self.shuffle:
             raise ConfigError(
                 "balance='steps' chooses which packs form a step, and shuffle=False keeps them as they come. Set "
@@ -114,6 +110,32 @@ class GlobalSteps:
         """The steps of an epoch."""
         return self._num_steps
 
+    @property
+    def num_steps(self) -> int:
+        """The steps of an epoch."""
+        return self._num_steps
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all packs are known."""
+        return True
+
+    def is_ready(self, epoch: int, step: int) -> bool:
+        """Whether it can be said at once which packs the step has, or that the epoch has no such step."""
+        return True
+
+    def has(self, epoch: int, step: int) -> bool:
+        """Whether the epoch has a step of that number."""
+        return step < self._num_steps
+
+    def wait(self, epoch: int, step: int, *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Returns True once :meth:`is_ready` is true."""
+        return True
+
+    def read_before(self, epoch: int, step: int) -> dict[str, str | int]:
+        """What of the data the steps before this one have read, where :meth:`identity` does not say it already."""
+        return {}
+
     def packs(self, epoch: int, step: int) -> np.ndarray:
         """The packs of a step, int64, in the order that the epoch has them in.
 
@@ -132,12 +154,13 @@ class GlobalSteps:
         those of :meth:`packs` for every ``world_size`` and ``batch_size``.
         """
         packs = self.packs(epoch, step)
-        accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
-        is_free = world_size * accumulation > 1 and self.balance != "none"  # whether there is a choice
-        if not is_free or self.costs is None:
-            return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
-        return by_cost(
-            packs, self.costs[packs], world_size=world_size, accumulation=accumulation, batch_size=batch_size
+        return laid_out(
+            packs,
+            None if self.costs is None else self.costs[packs],
+            balance=self.balance,
+            global_batch_size=self.global_batch_size,
+            world_size=world_size,
+            batch_size=batch_size,
         )
 
     def identity(self) -> dict[str, str | int | bool]:

@@ -88,9 +88,36 @@ class GrowingStore:
         """
         if not 0 <= number < self.num_shards:
             raise IndexError(f"Shard {number} was asked for, and the store of {self.name} has {self.num_shards}.")
-        path = shard_folder(self.folder, number) / SHARD_JSON
-        self._wait_until(path.exists)
+        self.wait_until(lambda: self.has_shard(number))
         return TokenStore.open_shards(self.folder, [number])
+
+    def has_shard(self, number: int) -> bool:
+        """Whether a shard is finished."""
+        return (shard_folder(self.folder, number) / SHARD_JSON).exists()
+
+    def wait_until(self, is_there: Callable[[], bool], *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Returns when ``is_there()`` is true, which the builder has to bring about; what it raises is raised here.
+
+        Args:
+            stop: looked at several times a second; once it is true, the wait is over.
+
+        Returns:
+            Whether ``is_there()`` was true before ``stop()``.
+        """
+        if is_there():
+            return True
+        with progress_of(self.folder, self.name) as look:
+            while not is_there():
+                if stop():
+                    return False
+                look()
+                try:
+                    self._wait_a_moment(is_there)
+                except Exception:
+                    if stop():  # a signal to the whole process group has ended the builder too
+                        return False
+                    raise
+        return True
 
     def __iter__(self) -> Iterator[TokenStore]:
         """All shards in order. At the end the whole store is waited for, so that what refuses it is raised."""
@@ -100,7 +127,7 @@ class GrowingStore:
 
     def whole(self) -> TokenStore:
         """The finished store; waits for it."""
-        self._wait_until(lambda: self.is_published)
+        self.wait_until(lambda: self.is_published)
         return TokenStore.open(self.folder)
 
     def close(self) -> None:
@@ -127,7 +154,7 @@ class GrowingStore:
             facts = read_num_rows(self.folder)
             return facts is not None
 
-        self._wait_until(are_there)
+        self.wait_until(are_there)
         assert facts is not None
         return facts
 
@@ -135,18 +162,13 @@ class GrowingStore:
         if self._builder is None and not is_locked(self.folder):
             self._builder = _Builder(replace(self._site, quiet=True))
 
-    def _wait_until(self, is_there: Callable[[], bool]) -> None:
-        if is_there():
+    def _wait_a_moment(self, is_there: Callable[[], bool]) -> None:
+        if self._builder is not None:
+            self._builder.check(is_there)
             return
-        with progress_of(self.folder, self.name) as look:
-            while not is_there():
-                look()
-                if self._builder is not None:
-                    self._builder.check(is_there)
-                else:
-                    if self._is_first_rank or time.monotonic() - self._begun > _SECONDS_FOR_THE_FIRST_RANK:
-                        self._build_if_nobody_does()
-                    time.sleep(POLL_SECONDS)
+        if self._is_first_rank or time.monotonic() - self._begun > _SECONDS_FOR_THE_FIRST_RANK:
+            self._build_if_nobody_does()
+        time.sleep(POLL_SECONDS)
 
 
 class _Builder:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from torchpipe._reexport import lazily
 from torchpipe.data.packing.cost import LLAMA3_8B_COST, CostModel
-from torchpipe.data.packing.pack_plan import PackPlan, Span
+from torchpipe.data.packing.pack_plan import PackPlan, Span, describe_packs
 from torchpipe.data.packing.plan import PackPlanner, Strategy, pack_planner, plan_packs
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "Strategy",
     "assemble",
     "dense_block_causal_mask",
+    "describe_packs",
     "document_ids",
     "ids_mask",
     "pack_planner",

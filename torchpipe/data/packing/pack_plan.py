@@ -85,6 +85,15 @@ class PackPlan:
         room = int(self.pack_lens.sum())
         return int(self.num_tokens.sum()) / room if room else 0.0
 
+    def describe(self) -> str:
+        """One line: packs, how full they are, documents in each."""
+        return describe_packs(
+            num_packs=len(self),
+            num_documents=len(self.sample),
+            num_tokens=int(self.num_tokens.sum()),
+            capacity=int(self.pack_lens.sum()),
+        )
+
     @property
     def counts(self) -> dict[str, int]:
         """What became of everything: samples, those under each reason, cut tokens, spans, packs, tokens."""
@@ -237,6 +246,20 @@ class PackPlan:
             sums[first:stop] = np.add.reduceat(values, self.pack_offsets[first:stop] - begin)
             first = stop
         return sums
+
+
+def describe_packs(*, num_packs: int, num_documents: int, num_tokens: int, capacity: int) -> str:
+    """One line: packs, how full they are, documents in each.
+
+    Args:
+        num_packs, num_documents, num_tokens: of all packs together, without padding.
+        capacity: tokens that all packs together have room for.
+
+    >>> describe_packs(num_packs=2, num_documents=9, num_tokens=950, capacity=1000)
+    '2 packs, 95.00% full, 4.5 documents a pack'
+    """
+    packs = max(1, num_packs)
+    return f"{num_packs:,} packs, {num_tokens / max(1, capacity):.2%} full, {num_documents / packs:.1f} documents a pack"
 
 
 def columns_of(packs: Iterable[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
