@@ -20,15 +20,17 @@ from torchpipe import config
 from torchpipe.audit import preview, prompt_of
 from torchpipe.config import Setting
 from torchpipe.data.ledger import SampleCounts
-from torchpipe.datasets import count_samples, instantiate_dataset
+from torchpipe.datasets import GrowingPackedDataset, count_samples, describe_packing, instantiate_dataset
 from torchpipe.errors import ConfigError
-from torchpipe.loading import GlobalSteps, StepLoader
+from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
 from torchpipe.training import (
     Ranks,
+    StepWait,
     StopSignal,
     TrainingLog,
     batch_loss,
+    check_model,
     checkpoint_to_resume,
     collater,
     load_checkpoint,
@@ -120,25 +122,11 @@ def report_rows(name: str, dataset: Any, check_rows: bool) -> SampleCounts | Non
     """Prints what became of a data set's rows. Counting reads every row once, so errors show before training."""
     counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
     print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
+    if packing := describe_packing(dataset):
+        print(f"{name}, packed: {packing}", flush=True)
     if counts and counts.trained_tokens == 0:
         raise ConfigError(f"{name}: no token is trained. Check masking_strategy, and max_seq_len where rows were cut.")
     return counts
-
-
-def check_model(model: Any, counts: SampleCounts | None, sample: Any) -> None:
-    """Refuses a model that the rows do not fit."""
-    longest = max(counts.longest if counts else 0, len(sample["tokens"]))  # a pack's padding counts positions on
-    if longest > model.max_seq_len:
-        raise ConfigError(
-            f"The longest row has {longest} tokens and the model takes {model.max_seq_len}. Lower "
-            "tokenizer.max_seq_len, or raise the model's."
-        )
-    if counts and counts.largest_token_id >= model.tok_embeddings.num_embeddings:
-        raise ConfigError(
-            f"The rows hold token id {counts.largest_token_id} and the model has "
-            f"{model.tok_embeddings.num_embeddings} embeddings. Give it at least model.vocab_size="
-            f"{counts.largest_token_id + 1}."
-        )
 
 
 @config.parse
@@ -161,15 +149,21 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     collate_fn = config.resolve(settings.collate_fn)
     dataset = instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_dataset(settings.dataset_val, tokenizer) if settings.dataset_val else None
-    counts = report_rows("training rows", dataset, settings.check_rows)
+    by_shard = isinstance(dataset, GrowingPackedDataset)  # tokenised in the background, while it is trained on
+    if isinstance(held_out, GrowingPackedDataset):
+        raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
+    first_rows = dataset.first_part if by_shard else dataset
+    counts = report_rows("first training rows" if by_shard else "training rows", first_rows, settings.check_rows)
     held_out_counts = report_rows("held-out rows", held_out, settings.check_rows) if held_out is not None else None
-    first_sample = dataset[0]
+    first_sample = first_rows[0]
     show = partial(tokenizer.decode, truncate_at_eos=False, skip_special_tokens=False)
     print(f"first sample, as the loss sees it:\n{preview(first_sample, show)}", flush=True)
 
     # Model, loss, optimizer.
     model = config.instantiate(settings.model).to(device)
     check_model(model, counts, first_sample)
+    if by_shard:
+        dataset.check_with(partial(check_model, model, sample=first_sample))
     if held_out is not None:
         check_model(model, held_out_counts, held_out[0])
     loss_fn = config.instantiate(settings.loss)
@@ -180,7 +174,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     # Batches: each step has so many packs, whatever the number of ranks, and each rank its share of them.
     padding_idx = getattr(tokenizer, "pad_id", 0)
 
-    def loader_of(rows: Any, steps: GlobalSteps) -> StepLoader:
+    def loader_of(rows: Any, steps: Any) -> StepLoader:
         return StepLoader(
             rows,
             steps,
@@ -197,8 +191,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
         return mean_loss(model, loss_fn, batches, device, ranks.sum)
 
     def losses() -> dict[str, float]:
-        num_rows = min(len(dataset), settings.num_rows_for_training_loss)
-        found = {"training": loss_over(Subset(dataset, range(num_rows)))} if num_rows else {}
+        num_rows = min(len(first_rows), settings.num_rows_for_training_loss)
+        found = {"training": loss_over(Subset(first_rows, range(num_rows)))} if num_rows else {}
         return found if held_out is None else {**found, "held-out": loss_over(held_out)}
 
     # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
@@ -206,11 +200,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     state: dict[str, Any] = {}
     if resume_from:
         state = load_checkpoint(resume_from, model=model, optimizer=optimizer, depends_on=depends_on)
-    ranks.join()  # from here on they wait for each other
-    ranks.agree({"the step to go on from": state.get("step"), **depends_on})
-    ranks.share(model)
     per_step = settings.batch_size * settings.gradient_accumulation_steps * ranks.world_size
-    steps = GlobalSteps.of(
+    steps = steps_of(
         dataset,
         global_batch_size=settings.global_batch_size or state.get("loader", {}).get("global_batch_size", per_step),
         seed=settings.seed,
@@ -218,10 +209,18 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
         balance=settings.balance,
     )
     loader = loader_of(dataset, steps)
-    num_steps = min(settings.epochs * len(steps), settings.max_steps or settings.epochs * len(steps))
     if resume_from:
         loader.load_state_dict(state["loader"])
-        print(f"resumed at step {loader.steps_done} of {num_steps} from {resume_from}", flush=True)
+    ranks.join()  # from here on they wait for each other
+    ranks.agree({"the step to go on from": state.get("step"), **depends_on})
+    ranks.share(model)
+
+    def num_steps() -> int | None:  # None: not known before all rows are tokenised
+        return loader.num_steps(epochs=settings.epochs, max_steps=settings.max_steps)
+
+    known = num_steps() or "? (known when all rows are tokenised)"
+    where = f"resumed at step {loader.steps_done} of {known} from {resume_from}" if resume_from else f"steps: {known}"
+    print(f"{where}; {loader.describe()}", flush=True)
     if state.get("world_size", ranks.world_size) != ranks.world_size:
         print(f"world size was {state['world_size']}, is {ranks.world_size}: {loader.describe()}", flush=True)
     losses_before = state.get("losses_before") or losses()
@@ -239,12 +238,18 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
             keep_last=settings.keep_last_n_checkpoints,
         )
 
+    def go_on_with_all_rows() -> None:
+        counts = report_rows("training rows", dataset, check_rows=True)
+        ranks.agree({"tokens and labels": counts and counts.digest})
+        log.expect(num_steps() or 0)
+        print(f"steps: {num_steps()}; {loader.describe()}", flush=True)
+
     # The loop: one optimizer step a turn. An earlier run goes only now, with all in place.
     model.train()
     checkpoint, stopped = resume_from, 0.0
     log = TrainingLog(
         output_dir / "log.jsonl",
-        num_steps=num_steps,
+        num_steps=num_steps(),
         done_steps=loader.steps_done,
         every=settings.log_every_n_steps,
         silent=not ranks.is_first,
@@ -252,7 +257,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     with log, StopSignal() as stop:
         if settings.overwrite and ranks.is_first:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
-        for batches in loader.until(num_steps):
+        wait = StepWait(ranks, steps, stop=lambda: stop.asked, save=save, on_complete=go_on_with_all_rows)
+        for batches in loader.until(settings.max_steps, epochs=settings.epochs, wait=wait if by_shard else None):
             step = loader.steps_done
             set_seed(settings.seed, "step", step, ranks.rank)
             trained, weight = step_totals(batches, ranks.sum)  # over all ranks; without loss weights, the same
@@ -271,21 +277,28 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
             tokens = sum(batch["labels"].numel() for batch in batches.micro_batches)
             step_loss, tokens, stopped = ranks.sum(step_loss, tokens, stop.asked)  # all ranks stop, or none
             log.step(step, loss=step_loss, tokens=int(tokens), trained_tokens=trained)
-            if held_out is not None and step % (settings.run_val_every_n_steps or num_steps + 1) == 0:
+            if held_out is not None and step % (settings.run_val_every_n_steps or step + 1) == 0:
                 log.validation(step, loss=loss_over(held_out))
-            if stopped or step == num_steps or step % (settings.save_every_n_steps or num_steps + 1) == 0:
+            if step % (settings.save_every_n_steps or step + 1) == 0:
                 checkpoint = save()
             if stopped:
-                print(f"SIGTERM: ended after step {step} of {num_steps}, saved as {checkpoint}. resume=true goes on.")
-                return
+                break
+        step = loader.steps_done
+        if checkpoint is None or checkpoint.name != f"step_{step:08d}":
+            checkpoint = save()
+        if stopped or wait.was_stopped:
+            print(
+                f"SIGTERM: ended after step {step} of {num_steps() or '?'}, saved as {checkpoint}. resume=true goes on."
+            )
+            return
 
     # What came out.
     for name, after in losses().items():
         print(f"{name} loss: {losses_before.get(name, float('nan')):.3f} before, {after:.3f} after")
     prompt = prompt_of(first_sample)
     if ranks.is_first and prompt and settings.max_generated_tokens:
-        stop = getattr(tokenizer, "stop_tokens", ())
-        reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=stop)
+        ends = getattr(tokenizer, "stop_tokens", ())
+        reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=ends)
         print("generation from the prompt of the first training row:")
         print(f"  prompt: {show(prompt)!r}\n  reply:  {show(reply)!r}")
     print(f"checkpoint: {checkpoint}\nlog: {output_dir / 'log.jsonl'}", flush=True)

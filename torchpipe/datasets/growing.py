@@ -1,6 +1,7 @@
 """Packs of a store that is used while it is built: those of its finished shards, each planned on its own."""
 
 import hashlib
+import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,8 +43,6 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     Attributes:
         name: what errors call the samples.
         max_seq_len: tokens of a pack.
-        checks: functions that are called with what became of each shard's rows before one of its packs is read; what
-            they raise, :meth:`wait_for` raises.
 
     Raises:
         ConfigError: an option is not possible.
@@ -64,7 +63,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     ) -> None:
         self.name = recipe.name
         self.max_seq_len = max_seq_len
-        self.checks: list[Callable[[SampleCounts], None]] = []
+        self._checks: list[Callable[[SampleCounts], None]] = []
         self._padding_idx = padding_idx
         self._options = {
             "max_seq_len": max_seq_len,
@@ -78,12 +77,14 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         self._store: GrowingStore | None = GrowingStore(
             recipe, cache_dir=cache_dir, num_proc=num_proc, shard_rows=shard_rows
         )
+        weakref.finalize(self, self._store.close).atexit = False  # at exit the store sees to it itself
         self._folder = self._store.folder
         self._whole: TokenStore | None = None
         self._error: Exception | None = None
         # Of the shards that are known, in order: where their packs end, and a hash of them.
         self._ends: list[int] = []
         self._digests: list[str] = []
+        self._counts: list[SampleCounts] = []
         self._num_documents = self._num_tokens = 0
         self._open: dict[int, PackedDataset | None] = {}
 
@@ -117,6 +118,14 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
             capacity=self._num_packs * self.max_seq_len,
         )
 
+    def check_with(self, check: Callable[[SampleCounts], None]) -> None:
+        """Calls a function with what became of the rows of each shard, now for those that are there, and for the others
+        before they are trained on: what it raises then, :meth:`wait_for` raises.
+        """
+        for counts in self._counts:
+            check(counts)
+        self._checks.append(check)
+
     def is_there(self, shard: int | None) -> bool:
         """Whether a shard and those before it can be read, or it is known that there are none of that number.
 
@@ -143,7 +152,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Waits until :meth:`is_there` is true, or ``stop()``; returns which of the two it was.
 
         Raises:
-            Exception: a row's error, that of the builder, that of a plan, or what one of ``checks`` raises.
+            Exception: a row's error, that of the builder, that of a plan, or what a check raises.
         """
         if self._store is None:  # in a worker, which is asked for packs of finished shards alone
             while shard is not None and shard >= len(self._ends):
@@ -228,8 +237,9 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         part = self._opened(shard)
         num_packs, digest = 0, "no packs"
         if part is not None:
-            for check in self.checks:
+            for check in self._checks:
                 check(part.counts)
+            self._counts.append(part.counts)
             num_packs = len(part)
             digest = hashlib.blake2b(part.fingerprint.encode() + part.costs.tobytes(), digest_size=16).hexdigest()
             self._num_documents += len(part.plan.sample)
@@ -252,4 +262,4 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self._open[shard]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": None, "_whole": None, "_open": {}, "checks": [], "_error": None}
+        return {**self.__dict__, "_store": None, "_whole": None, "_open": {}, "_checks": [], "_error": None}

@@ -9,7 +9,7 @@ from torchpipe._reexport import lazily
 from torchpipe.loading.balance import Balance
 from torchpipe.loading.order import epoch_order
 from torchpipe.loading.sampler import StepSampler
-from torchpipe.loading.shard_steps import ShardedPacks, ShardSteps
+from torchpipe.loading.shard_steps import ShardedPacks, ShardSteps, steps_of
 from torchpipe.loading.spread import Spread, compare_balance, measure_spread
 from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
@@ -30,6 +30,7 @@ __all__ = [
     "compare_balance",
     "epoch_order",
     "measure_spread",
+    "steps_of",
 ]
 
 __getattr__ = lazily(__name__, dict.fromkeys(("Step", "StepLoader"), "torchpipe.loading.loader"))

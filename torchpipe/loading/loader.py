@@ -19,7 +19,6 @@ from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
 from torchpipe.loading.workers import start_worker
 
-
 _NONE = object()  # no batch, not even one that is None
 
 

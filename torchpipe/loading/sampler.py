@@ -6,8 +6,8 @@ from typing import Any
 
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import num_micro_batches
-from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.shard_steps import ShardSteps
+from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
 
 

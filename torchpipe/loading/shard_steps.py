@@ -10,6 +10,7 @@ from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import Balance, check_balance, laid_out
 from torchpipe.loading.order import epoch_order
+from torchpipe.loading.steps import GlobalSteps
 
 
 class ShardedPacks(Protocol):
@@ -49,7 +50,7 @@ class ShardedPacks(Protocol):
 
 
 class ShardSteps:
-    """The steps of every epoch, as far as they are known, and the rest when it is. Each has ``global_batch_size`` packs.
+    """The steps of every epoch, as far as they are known, and the rest when it is; each of ``global_batch_size`` packs.
 
     The first epoch has the packs of shard 0, then those of shard 1, and so on; later ones have the shards in an order
     by hash. The packs of a shard are shuffled by a hash. Steps are cut from that sequence, so that one may have packs
@@ -217,3 +218,23 @@ class ShardSteps:
         seed = derive(self.seed, "shard", shard)
         return packs.start + epoch_order(len(packs), seed=seed, epoch=epoch, shuffle=self.shuffle)
 
+
+def steps_of(
+    dataset: Any,
+    *,
+    global_batch_size: int,
+    seed: int = 0,
+    shuffle: bool = True,
+    balance: Balance = "within_step",
+) -> GlobalSteps | ShardSteps:
+    """The steps of a data set: as far as they are known where its packs are finished shard by shard, else all of them.
+
+    The arguments are those of :meth:`GlobalSteps.of <torchpipe.loading.GlobalSteps.of>`.
+    """
+    options: dict[str, Any] = {
+        "global_batch_size": global_batch_size,
+        "seed": seed,
+        "shuffle": shuffle,
+        "balance": balance,
+    }
+    return ShardSteps(dataset, **options) if hasattr(dataset, "packs_of") else GlobalSteps.of(dataset, **options)

@@ -14,8 +14,8 @@ def position_state(steps: GlobalSteps | ShardSteps, *, epoch: int, step: int) ->
     """The state of a run that has done ``step`` steps of ``epoch``: JSON values.
 
     It holds ``version``, ``epoch``, ``step``, and what decides the steps: ``plan``, ``global_batch_size``, ``seed``,
-    ``shuffle`` and ``balance``. It does not hold how many ranks or workers there were, which may change. Where packs are
-    finished while the run trains, ``step`` may be one more than the epoch turns out to have, and ``shards`` and
+    ``shuffle`` and ``balance``. It does not hold how many ranks or workers there were, which may change. Where packs
+    are finished while the run trains, ``step`` may be as many as the epoch turns out to have, and ``shards`` and
     ``samples`` tell what was read.
 
     >>> state = position_state(GlobalSteps(num_packs=6, global_batch_size=2), epoch=0, step=2)

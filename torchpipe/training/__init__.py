@@ -4,15 +4,19 @@ from torchpipe.training.batches import batch_loss, collater, num_trained, step_t
 from torchpipe.training.checkpoint import checkpoint_to_resume, checkpoints, load_checkpoint, save_checkpoint
 from torchpipe.training.distributed import Ranks
 from torchpipe.training.evaluation import mean_loss
+from torchpipe.training.fit import check_model
 from torchpipe.training.metrics import TrainingLog
 from torchpipe.training.seed import set_seed
 from torchpipe.training.stop_signal import StopSignal
+from torchpipe.training.waiting import StepWait
 
 __all__ = [
     "Ranks",
+    "StepWait",
     "StopSignal",
     "TrainingLog",
     "batch_loss",
+    "check_model",
     "checkpoint_to_resume",
     "checkpoints",
     "collater",

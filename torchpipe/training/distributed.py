@@ -52,6 +52,7 @@ class Ranks:
         self._timeout = timeout
         self._store: Any = None
         self._joined = False
+        self._num_meetings = 0
         self._stdout = sys.stdout
         if self.world_size > 1:
             self._meet(device)
@@ -89,8 +90,8 @@ class Ranks:
         if not self.is_first:
             sys.stdout.close()
             sys.stdout = self._stdout
-        if self._store is not None and kind is not None and not self._joined:
-            self._store.set(_key("failed", self.rank), "")
+        if kind is not None and not self._joined:
+            self.tell_failure()
         if self._joined and kind is None:  # after an error the others may be waiting in a collective
             dist.destroy_process_group()
 
@@ -105,9 +106,7 @@ class Ranks:
         self._store.set(_key("ready", self.rank), "")
         began, told = time.monotonic(), 0.0
         while missing := [rank for rank in range(self.world_size) if not self._store.check([_key("ready", rank)])]:
-            failed = [rank for rank in missing if self._store.check([_key("failed", rank)])]
-            if failed:
-                raise DistributedError(f"Rank {failed[0]} ended with an error before training. Its output says why.")
+            self._raise_failure()
             waited = time.monotonic() - began
             if waited - told >= 10.0:
                 told = waited
@@ -124,6 +123,46 @@ class Ranks:
             timeout=self._timeout,
         )
         self._joined = True
+
+    def meet(self, *flags: bool) -> list[int]:
+        """How many ranks gave each flag, once every rank has called this, however long that takes.
+
+        It is no collective, which would time out where a rank waits for data for long.
+
+        Raises:
+            DistributedError: another rank said meanwhile that it has failed.
+
+        >>> Ranks().meet(True, False)
+        [1, 0]
+        """
+        if self._store is None:
+            return [int(flag) for flag in flags]
+        self._num_meetings += 1
+        number = self._num_meetings
+        for place, flag in enumerate(flags):
+            self._store.add(_key(f"meeting {number}", place), int(flag))
+        here = _key(f"meeting {number}", "here")
+        self._store.add(here, 1)
+        began = time.monotonic()
+        while self._store.add(here, 0) < self.world_size:
+            self._raise_failure()
+            time.sleep(0.001 if time.monotonic() - began < 0.1 else 0.1)
+        counts = [self._store.add(_key(f"meeting {number}", place), 0) for place in range(len(flags))]
+        if self.is_first:  # all are here, so all have read what the meeting before came to
+            for place in ("here", *range(len(flags))):
+                self._store.delete_key(_key(f"meeting {number - 1}", place))
+        return counts
+
+    def tell_failure(self) -> None:
+        """Lets other ranks, which wait in :meth:`join` or :meth:`meet`, know that this one ends with an error."""
+        if self._store is not None:
+            self._store.set(_key("failed", "rank"), str(self.rank))
+
+    def _raise_failure(self) -> None:
+        if self._store.check([_key("failed", "rank")]):
+            rank = self._store.get(_key("failed", "rank")).decode()
+            when = "" if self._joined else " before training"
+            raise DistributedError(f"Rank {rank} ended with an error{when}. Its output says why.")
 
     def sum(self, *values: float) -> list[float]:
         """Each value summed over all ranks, in float64."""
@@ -180,7 +219,7 @@ class Ranks:
                 parameter.grad = total.view_as(parameter)
 
 
-def _key(what: str, rank: int) -> str:
+def _key(what: str, rank: int | str) -> str:
     """Under which a rank tells the others how it is; each try of a launcher that restarts has keys of its own."""
     return f"torchpipe/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{what}/{rank}"
 

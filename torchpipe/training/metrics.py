@@ -24,7 +24,8 @@ class TrainingLog:
 
     Args:
         path: the JSON lines file. Lines of steps up to ``done_steps`` are kept, later ones are written anew.
-        num_steps: steps of the whole run; done_steps: those that an earlier process did and saved.
+        num_steps: steps of the whole run, None while that isn't known (see :meth:`expect`); done_steps: those that an
+            earlier process did and saved.
         every: steps between printed lines, where there is no terminal.
         silent: report nothing and touch no file, for ranks beside the first.
 
@@ -32,7 +33,7 @@ class TrainingLog:
         CheckpointError: another process has the file open.
     """
 
-    def __init__(self, path: Path, *, num_steps: int, done_steps: int, every: int, silent: bool = False) -> None:
+    def __init__(self, path: Path, *, num_steps: int | None, done_steps: int, every: int, silent: bool = False) -> None:
         self._silent = silent
         if not silent:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +83,11 @@ class TrainingLog:
         if kind is KeyboardInterrupt:
             print("interrupted: resume=true goes on from the newest checkpoint", file=sys.stderr, flush=True)
 
+    def expect(self, num_steps: int) -> None:
+        """Takes the number of steps of the whole run, once it is known."""
+        self._num_steps = num_steps
+        self._bar.update(self._task, total=num_steps)
+
     def step(self, step: int, *, loss: float, tokens: int, trained_tokens: int) -> None:
         """Reports one optimizer step.
 
@@ -100,19 +106,22 @@ class TrainingLog:
         numbers = f"loss {loss:.3f}  {rate:,.0f} tokens/s  {self._trained_tokens:,} trained tokens so far"
         self._bar.update(self._task, completed=step, numbers=numbers)
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
-            print(f"step {step}/{self._num_steps}  {numbers}", flush=True)
+            print(f"{self._place(step)}  {numbers}", flush=True)
 
     def validation(self, step: int, *, loss: float) -> None:
         """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate."""
         if self._silent:
             return
         self._write({"step": step, "held_out_loss": loss})
-        text = f"step {step}/{self._num_steps}  held-out loss {loss:.3f}"
+        text = f"{self._place(step)}  held-out loss {loss:.3f}"
         if self._bar.disable:
             print(text, flush=True)
         else:
             self._bar.console.print(text, soft_wrap=True, markup=False, highlight=False)
         self._clock = time.perf_counter()
+
+    def _place(self, step: int) -> str:
+        return f"step {step}/{'?' if self._num_steps is None else self._num_steps}"
 
     def _write(self, record: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(record) + "\n")

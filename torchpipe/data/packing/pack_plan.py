@@ -259,7 +259,9 @@ def describe_packs(*, num_packs: int, num_documents: int, num_tokens: int, capac
     '2 packs, 95.00% full, 4.5 documents a pack'
     """
     packs = max(1, num_packs)
-    return f"{num_packs:,} packs, {num_tokens / max(1, capacity):.2%} full, {num_documents / packs:.1f} documents a pack"
+    return (
+        f"{num_packs:,} packs, {num_tokens / max(1, capacity):.2%} full, {num_documents / packs:.1f} documents a pack"
+    )
 
 
 def columns_of(packs: Iterable[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
