@@ -9,6 +9,7 @@ import os
 import runpy
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,12 @@ def _cache_of_this_run(data_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TORCHPIPE_CACHE", str(data_cache / "torchpipe"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", data_cache)
     datasets.disable_progress_bars()
+
+
+@pytest.fixture(scope="session")
+def toy(repository: Path) -> SimpleNamespace:
+    """The names of tests/store/toy_build.py: rows that need no tokenizer."""
+    return SimpleNamespace(**runpy.run_path(str(repository / "tests" / "store" / "toy_build.py")))
 
 
 @pytest.fixture(scope="session")

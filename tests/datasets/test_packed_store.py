@@ -251,7 +251,6 @@ def test_joined_data_sets_are_packed_from_one_store(chats: Chats) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"packed": False, "strategy": "next_fit"}, "strategy='next_fit' has no effect without packed=True"),
         ({"packed": True, "strategy": "best_fit", "split_across_pack": True}, "is the strategy 'concat_then_split'"),
         ({"packed": True, "strategy": "best_fitt"}, "Did you mean 'best_fit'"),
         ({"packed": True, "num_proc": 0}, "num_proc is 0"),

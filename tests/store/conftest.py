@@ -3,13 +3,11 @@
 import hashlib
 import json
 import os
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -130,12 +128,6 @@ def on_small_disk(tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run
-
-
-@pytest.fixture(scope="session")
-def toy() -> SimpleNamespace:
-    """The names of toy_build.py."""
-    return SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
 
 class Build(subprocess.Popen):

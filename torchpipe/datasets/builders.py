@@ -93,7 +93,8 @@ def sft_dataset(
         max_seq_len: with ``overflow``, the most tokens of a sample; None: the tokenizer's.
         truncation_type: where "truncate" cuts: "right", "left" or "turns"; None: the tokenizer's.
         stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
-        strategy: packed only: how rows are filled; see :data:`~torchpipe.data.packing.Strategy`. None is torchtune's.
+        strategy: how rows are filled, where ``packed``; see :data:`~torchpipe.data.packing.Strategy`. None is
+            torchtune's.
         cache: True tokenises once, into a store that later runs, ranks and workers read; packing always does. Items
             are then the store's samples, so that ``overflow`` may be "drop" or "split" too.
         cache_dir: where that store is kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``. It and ``num_proc`` go to
@@ -121,8 +122,6 @@ def sft_dataset(
         load_dataset_kwargs.setdefault("split", "train")
     if masking_strategy is not None:
         message_transform = MaskedMessages(message_transform, masking_strategy)
-    if strategy is not None and not packed:
-        raise ConfigError(f"strategy={strategy!r} has no effect without packed=True. Set both or neither.")
     if isinstance(source, str):
         shared = {"cache_dir": cache_dir} if packed or cache else {"cache_dir": cache_dir, "num_proc": num_proc}
         load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
