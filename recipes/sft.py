@@ -299,7 +299,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     if ranks.is_first and prompt and settings.max_generated_tokens:
         ends = getattr(tokenizer, "stop_tokens", ())
         reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=ends)
-        print("generation from the prompt of the first training row:")
+        print("generation from the prompt of the first sample:")
         print(f"  prompt: {show(prompt)!r}\n  reply:  {show(reply)!r}")
     print(f"checkpoint: {checkpoint}\nlog: {output_dir / 'log.jsonl'}", flush=True)
 

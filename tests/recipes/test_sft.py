@@ -40,7 +40,7 @@ def test_training_overfits_a_few_chats_and_says_so(
     before, after = (float(part.split()[-2]) for part in out.split("training loss: ")[1].split("\n")[0].split(","))
     assert after < 0.5 * before
     assert "held-out loss:" in out
-    assert "generation from the prompt of the first training row:" in out
+    assert "generation from the prompt of the first sample:" in out
     log = [json.loads(line) for line in (Path(cfg.output_dir) / "log.jsonl").read_text().splitlines()]
     assert log[-1]["loss"] < 0.5 * log[0]["loss"]
 
@@ -59,9 +59,11 @@ def test_a_list_of_dataset_sections_is_trained_on_as_one(
 def test_the_first_sample_is_shown_with_what_is_trained(
     sft: ModuleType, tiny_config: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sft.main(tiny_config(max_steps=1))
+    sft.main(tiny_config(max_steps=1, dataset__strategy="next_fit"))
     out = capsys.readouterr().out
     assert "training rows: 24 rows" in out
+    assert "\ntraining rows, packed: 10 packs, " in out
+    assert "\nsteps: 1; 4 packs a step and 0 padding packs = world size 1" in out
     assert "held-out rows: 8 rows" in out
     trained = next(line for line in out.splitlines() if line.lstrip().startswith("trained"))
     assert "Rinse the rice in cold water" in trained

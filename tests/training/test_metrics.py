@@ -27,6 +27,15 @@ def test_each_step_is_a_json_line_and_some_are_printed(tmp_path: Path, capsys: p
     assert "held-out loss 0.500" in out
 
 
+def test_the_number_of_steps_may_become_known_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainingLog(tmp_path / "log.jsonl", num_steps=None, done_steps=0, every=2) as log:
+        for step in range(1, 4):
+            log.step(step, loss=1.0, tokens=1, trained_tokens=1)
+        log.expect(4)
+        log.step(4, loss=1.0, tokens=1, trained_tokens=1)
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["2/?", "4/4"]
+
+
 def test_a_resumed_log_keeps_the_steps_that_were_saved(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with TrainingLog(path, num_steps=4, done_steps=0, every=1) as log:

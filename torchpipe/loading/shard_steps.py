@@ -14,15 +14,17 @@ from torchpipe.loading.steps import GlobalSteps
 
 
 class ShardedPacks(Protocol):
-    """A data set whose packs are finished shard by shard, in order; they are numbered through all shards.
+    """A data set whose packs are finished shard by shard, in order; they are numbered through all shards."""
 
-    Attributes:
-        num_rows: of the source, which tells it from others before its packs do.
-        num_shards: of the whole; None while it isn't known.
-    """
+    @property
+    def num_rows(self) -> int:
+        """Rows of the source, which tells it from others before its packs do."""
+        ...
 
-    num_rows: int
-    num_shards: int | None
+    @property
+    def num_shards(self) -> int | None:
+        """Shards of the whole; None while it isn't finished."""
+        ...
 
     def is_there(self, shard: int | None) -> bool:
         """Whether a shard and those before it can be read, or it is known that there are none of that number.
