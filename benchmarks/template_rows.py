@@ -14,6 +14,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from trl_preparation import load_chats, preparation, write_trl_tokenizer
+
 EOS = "<|im_end|>"
 
 
@@ -27,22 +29,10 @@ def write_folder(folder: Path, ranks: Path, vocab: Path, merges: Path, template:
         template: a chat template of ChatML's tokens that marks what TRL shall train.
         chats: rows of ``messages``.
     """
-    import tokenizers
-    from tokenizers import decoders, models, normalizers, pre_tokenizers
-
     from torchpipe.tokenizers.families import QWEN2_5
 
-    tokenizer = tokenizers.Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
-    tokenizer.normalizer = normalizers.NFC()  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
-        [
-            pre_tokenizers.Split(tokenizers.Regex(QWEN2_5.pattern), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    tokenizer.add_special_tokens(list(QWEN2_5.control_tokens))
-    tokenizer.save(str(folder / "tokenizer.json"))
+    controls = list(QWEN2_5.control_tokens)
+    write_trl_tokenizer(folder, vocab, merges, pattern=QWEN2_5.pattern, controls=controls, nfc=True)
     for name, file in (("ranks.tiktoken", ranks), ("chat_template.jinja", template), ("chats.jsonl", chats)):
         (folder / name).write_bytes(file.read_bytes())
 
@@ -84,23 +74,11 @@ def torchpipe_rows(folder: Path) -> dict[str, float]:
 
 
 def trl_rows(folder: Path) -> dict[str, float]:
-    """The time of TRL's preparation, by the method that its trainer calls; no model is needed for it."""
-    import datasets
-    from transformers import PreTrainedTokenizerFast
-    from trl import SFTConfig, SFTTrainer  # pyright: ignore[reportMissingImports]  # in an environment of its own
-
-    datasets.disable_caching()
-    datasets.disable_progress_bars()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), eos_token=EOS)
-    tokenizer.chat_template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    rows = datasets.load_dataset("json", data_files=str(folder / "chats.jsonl"), split="train")
-    trainer: Any = object.__new__(SFTTrainer)
-    trainer._tokenizer, trainer.chat_template, trainer.completion_only_loss = tokenizer, None, False
-    config = SFTConfig(
-        str(folder / "trl"), assistant_only_loss=True, max_length=None, use_cpu=True, bf16=False, shuffle_dataset=False
-    )
+    """The time of TRL's preparation."""
+    rows = load_chats(folder / "chats.jsonl")
+    prepare = preparation(folder, eos=EOS)
     start = time.process_time()
-    prepared = trainer._prepare_dataset(rows, tokenizer, config, False, None, "train")
+    prepared = prepare(rows)
     elapsed = time.process_time() - start
     assert any(label != -100 for label in prepared[0]["labels"])
     return {"seconds": elapsed, "rows": len(prepared), "tokens": sum(map(len, prepared["input_ids"]))}
