@@ -1,0 +1,111 @@
+"""CPU seconds from samples that are tokenised already to packs of 4,096 tokens, on one thread.
+
+    python store_pack.py torchpipe|plan|torchtune|trl|grain FOLDER
+
+FOLDER is that of ``store_inputs.write_inputs``. Each gets the samples in the form that it keeps them in, made before
+the clock starts: torchpipe its store; torchtune lists of integers; TRL an Arrow table; Grain numpy arrays in memory.
+Each holds all packs at the end: torchpipe and torchtune as tensors, TRL as an Arrow table, Grain as arrays. ``plan`` is
+torchpipe's plan alone, which is all that it makes before training. Fill is tokens over places.
+"""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from store_inputs import CAPACITY, samples_of
+
+Packing = Callable[[], int]
+"""Packs all samples and returns the number of packs."""
+
+
+def torchpipe_packs(folder: Path, *, materialised: bool) -> Packing:
+    """Best-fit-decreasing over a store; without packs, or with all of them as tensors."""
+    from torchpipe.data.packing import assemble, plan_packs
+    from torchpipe.store import TokenStore
+
+    store = TokenStore.open(json.loads((folder / "store.json").read_text(encoding="utf-8")))
+
+    def run() -> int:
+        plan = plan_packs(store.lengths, CAPACITY)
+        packs: list[Any] = []
+        for first in range(0, len(plan) if materialised else 0, 32):
+            some = range(first, min(first + 32, len(plan)))
+            packs += assemble(plan, some, store, capacity=CAPACITY, padding_idx=0)
+        return len(plan)
+
+    return run
+
+
+def torchtune_packs(folder: Path) -> Packing:
+    """torchtune's PackedDataset over a list of samples."""
+    from torchtune.datasets import PackedDataset  # pyright: ignore[reportMissingImports]
+
+    samples = [{"tokens": tokens.tolist(), "labels": labels.tolist()} for tokens, labels in samples_of(folder)]
+    return lambda: len(PackedDataset(samples, max_seq_len=CAPACITY))
+
+
+def trl_packs(folder: Path) -> Packing:
+    """TRL's pack_dataset with "bfd", over a table in memory."""
+    from trl import pack_dataset  # pyright: ignore[reportMissingImports]
+
+    rows = arrow_samples(folder)
+    return lambda: len(pack_dataset(rows, CAPACITY, "bfd"))
+
+
+def arrow_samples(folder: Path) -> Any:
+    """The samples as TRL's preparation leaves them."""
+    import datasets
+    import pyarrow
+
+    datasets.disable_caching()
+    datasets.disable_progress_bars()
+    tokens, labels = zip(*samples_of(folder), strict=True)
+    offsets = np.cumsum([0, *map(len, tokens)], dtype=np.int32)
+    columns = {"input_ids": np.concatenate(tokens).astype(np.int32), "labels": np.concatenate(labels)}
+    lists = {name: pyarrow.ListArray.from_arrays(offsets, values) for name, values in columns.items()}
+    return datasets.Dataset(pyarrow.table(lists))
+
+
+def grain_packs(folder: Path) -> Packing:
+    """Grain's first-fit with 64 bins, its default order of bins."""
+    import grain  # pyright: ignore[reportMissingTypeStubs]
+    from grain.experimental import FirstFitPackIterDataset
+
+    samples = [{"tokens": tokens, "labels": labels} for tokens, labels in samples_of(folder)]
+    lengths = {"tokens": CAPACITY, "labels": CAPACITY}
+
+    def run() -> int:
+        rows = grain.MapDataset.source(samples).to_iter_dataset(grain.ReadOptions(num_threads=0))
+        return len(list(FirstFitPackIterDataset(rows, length_struct=lengths, num_packing_bins=64)))
+
+    return run
+
+
+WAYS: dict[str, Callable[[Path], Packing]] = {
+    "torchpipe": lambda folder: torchpipe_packs(folder, materialised=True),
+    "plan": lambda folder: torchpipe_packs(folder, materialised=False),
+    "torchtune": torchtune_packs,
+    "trl": trl_packs,
+    "grain": grain_packs,
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints one JSON object."""
+    warnings.simplefilter("ignore")
+    way, folder = arguments
+    run = WAYS[way](Path(folder))
+    num_tokens = int(np.load(Path(folder) / "samples" / "lengths.npy").sum())
+    start = time.process_time()
+    packs = run()
+    seconds = time.process_time() - start
+    print(json.dumps({"seconds": seconds, "tokens": num_tokens, "fill": num_tokens / (packs * CAPACITY)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
