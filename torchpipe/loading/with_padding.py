@@ -39,7 +39,7 @@ class WithPadding:
         """The items; what torch's ``DataLoader`` asks for. Those of the data set in one call, where it has that."""
         real = [index for index in indices if index != PADDING]
         many = getattr(self.dataset, "__getitems__", None)
-        items = [self.dataset[index] for index in real] if many is None else list(many(real))
+        items = [self.dataset[index] for index in real] if many is None else many(real)
         if len(real) == len(indices):
             return items
         # Packs of one batch have one length, and padding_pack() has but one.

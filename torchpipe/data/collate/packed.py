@@ -8,6 +8,7 @@ import torch
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.collate.media import refuse_media
 from torchpipe.data.collate.text import check_batch, collate_loss_weights, column
+from torchpipe.data.packing.assemble import PackedItems
 from torchpipe.data.packing.masks import PACKED_MASKS, PackedMask, PackedMaskKind
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
@@ -58,9 +59,11 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
     tokens = _stacked(batch, "tokens")
     seq_lens = [torch.as_tensor(lens) for lens in column(batch, "seq_lens")]
     for index, lens in enumerate(seq_lens):
-        if lens.sum() != tokens.shape[1]:
+        # A tensor's own sum takes longer than that of the list of a pack's lengths.
+        total = sum(lens.tolist()) if lens.ndim == 1 else int(lens.sum())
+        if total != tokens.shape[1]:
             raise DataError(
-                f"Sample {index} of the batch has {tokens.shape[1]} tokens, but its seq_lens sum to {int(lens.sum())}. "
+                f"Sample {index} of the batch has {tokens.shape[1]} tokens, but its seq_lens sum to {total}. "
                 "They have to be equal: padding is one more document."
             )
     labels, input_pos = _stacked(batch, "labels"), _stacked(batch, "input_pos")
@@ -81,6 +84,8 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
 
 
 def _stacked(batch: Sequence[Mapping[str, Any]], key: str) -> torch.Tensor:
+    if isinstance(batch, PackedItems) and (made := batch.stack(key)) is not None:
+        return made  # as they were read, without a copy
     rows = [torch.as_tensor(row) for row in column(batch, key)]
     if any(row.ndim != 1 or row.dtype.is_floating_point or row.is_complex() for row in rows):
         held = ", ".join(f"{list(row.shape)} of {row.dtype}" for row in rows)

@@ -1,7 +1,8 @@
 """Packs of a plan to rows of tensors."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -39,9 +40,33 @@ class SampleTokens(Protocol):
         ...
 
 
+class PackedItems(list[dict[str, torch.Tensor]]):
+    """Items that were made together, each a row of tensors that hold all of them: a batch need not copy them again.
+
+    Args:
+        items: of some packs.
+        stacks: of every key whose values have one length, the tensor [items, s] whose rows the items hold.
+    """
+
+    def __init__(self, items: Iterable[dict[str, torch.Tensor]], stacks: Mapping[str, torch.Tensor]) -> None:
+        super().__init__(items)
+        self._stacks = dict(stacks)
+        self._rows = {key: [item[key] for item in self] for key in stacks}
+
+    def stack(self, key: str) -> torch.Tensor | None:
+        """The tensor of all items' values, [items, s]; None where the list or an item was given others since."""
+        rows = self._rows.get(key, [])
+        if len(rows) != len(self) or any(item.get(key) is not row for item, row in zip(self, rows, strict=True)):
+            return None
+        return self._stacks.get(key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
 def assemble(
     plan: PackPlan, packs: Sequence[int] | np.ndarray, samples: SampleTokens, *, capacity: int, padding_idx: int
-) -> list[dict[str, torch.Tensor]]:
+) -> PackedItems:
     """The items of some packs, read from the samples at once.
 
     A continued sample's positions run on from where it was cut, modulo the capacity. Padding is one more document: its
@@ -71,44 +96,83 @@ def assemble(
     if len(numbers) and used.max() > capacity:
         raise DataError(f"A pack of {capacity} tokens was given spans of {used.max()} tokens.")
 
-    total = int(used.sum())
-    read_tokens, read_labels = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
-    read_weights = np.empty(total, dtype=np.float32) if samples.has_weights else None
-    samples.gather(plan.sample[spans], start, stop, tokens=read_tokens, labels=read_labels, loss_weights=read_weights)
-    # In its row, a token's position is its place in the sample: the place in what was read, moved for each span.
-    read_pos = np.arange(total, dtype=np.int64)
-    read_pos += np.repeat(start - (np.cumsum(lens) - lens), lens)
-    if total and stop.max() > capacity:
-        read_pos %= capacity
+    shape, total = (len(numbers), capacity), int(used.sum())
+    arrays: dict[str, np.ndarray] = {name: np.empty(shape, dtype=np.int64) for name in ("tokens", "labels")}
+    if samples.has_weights:
+        arrays["loss_weights"] = np.empty(shape, dtype=np.float32)
+    read = {name: rows.reshape(-1)[:total] for name, rows in arrays.items()}
+    samples.gather(plan.sample[spans], start, stop, **read)
+    fills = {"tokens": padding_idx, "labels": IGNORE_INDEX, "loss_weights": 0}
+    for name, rows in arrays.items():
+        _move_to_rows(rows, used.tolist(), fills[name])
+    arrays["input_pos"] = np.empty(shape, dtype=np.int64)
+    seq_lens = _positions(arrays["input_pos"], start % capacity, lens, num_spans.tolist())
 
-    shape = len(numbers), capacity
-    tokens, labels = np.full(shape, padding_idx, dtype=np.int64), np.full(shape, IGNORE_INDEX, dtype=np.int64)
-    input_pos = np.empty(shape, dtype=np.int64)
-    loss_weights = None if read_weights is None else np.zeros(shape, dtype=np.float32)
-    items: list[dict[str, torch.Tensor]] = []
-    span, offset = 0, 0
-    for row, (count, num_tokens) in enumerate(zip(num_spans.tolist(), used.tolist(), strict=True)):
-        here = slice(offset, offset + num_tokens)
-        tokens[row, :num_tokens], labels[row, :num_tokens] = read_tokens[here], read_labels[here]
-        input_pos[row, :num_tokens] = read_pos[here]
-        seq_lens = lens[span : span + count]
-        if num_tokens < capacity:
-            after = int(input_pos[row, num_tokens - 1]) + 1 if num_tokens else 0
-            padding = np.arange(after, after + capacity - num_tokens)
-            np.minimum(padding, capacity - 1, out=input_pos[row, num_tokens:])
-            seq_lens = np.append(seq_lens, capacity - num_tokens)
-        item = {
-            "tokens": torch.from_numpy(tokens[row]),
-            "labels": torch.from_numpy(labels[row]),
-            "input_pos": torch.from_numpy(input_pos[row]),
-            "seq_lens": torch.from_numpy(seq_lens.astype(np.int64)),
-        }
-        if loss_weights is not None and read_weights is not None:
-            loss_weights[row, :num_tokens] = read_weights[here]
-            item["loss_weights"] = torch.from_numpy(loss_weights[row])
-        items.append(item)
-        span, offset = span + count, offset + num_tokens
-    return items
+    items = [
+        {name: torch.from_numpy(rows[row]) for name, rows in arrays.items()} | {"seq_lens": torch.from_numpy(own_lens)}
+        for row, own_lens in enumerate(seq_lens)
+    ]
+    return PackedItems(items, {name: torch.from_numpy(rows) for name, rows in arrays.items()})
+
+
+def _move_to_rows(rows: np.ndarray, used: list[int], fill: float) -> None:
+    """Moves what lies one after another at the front of ``rows`` to the begin of its row each, and fills the rest.
+
+    Args:
+        rows: [b, s], written to.
+        used: how much each row holds, [b].
+        fill: what stands behind it.
+    """
+    flat, capacity = rows.reshape(-1), rows.shape[1]
+    end = sum(used)
+    for row in range(len(used) - 1, -1, -1):  # from the last on: a row's place holds nothing but rows after it by then
+        begin = end - used[row]
+        if begin != row * capacity:
+            rows[row, : used[row]] = flat[begin:end]
+        if used[row] < capacity:
+            rows[row, used[row] :] = fill
+        end = begin
+
+
+def _positions(out: np.ndarray, first: np.ndarray, lens: np.ndarray, num_spans: list[int]) -> list[np.ndarray]:
+    """Writes the tokens' positions, padding's too, and returns the documents' lengths of each row, padding's too.
+
+    Args:
+        out: int64 [b, s], written to.
+        first: the position of each span's first token, int64 [spans].
+        lens: tokens of each span, int64 [spans].
+        num_spans: of each row, [b].
+    """
+    capacity = out.shape[1]
+    wrapped, clamped = _ramps(capacity)
+    firsts, counts = first.tolist(), lens.tolist()
+    pieces: list[np.ndarray] = []
+    seq_lens: list[np.ndarray] = []
+    span = 0
+    for number in num_spans:
+        after, room = 0, capacity
+        for begin, count in zip(firsts[span : span + number], counts[span : span + number], strict=True):
+            pieces.append(wrapped[begin : begin + count])
+            if count:
+                after, room = (begin + count - 1) % capacity + 1, room - count
+        own = lens[span : span + number]
+        if room:
+            pieces.append(clamped[after : after + room])
+            own = np.append(own, room)
+        seq_lens.append(own.astype(np.int64))
+        span += number
+    if pieces:
+        np.concatenate(pieces, out=out.reshape(-1))
+    return seq_lens
+
+
+@lru_cache(maxsize=8)
+def _ramps(capacity: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers from 0 to twice the capacity, modulo it and clamped below it: int64 [2 * capacity] each."""
+    numbers = np.arange(2 * capacity, dtype=np.int64)
+    wrapped, clamped = numbers % capacity, np.minimum(numbers, capacity - 1)
+    wrapped.flags.writeable = clamped.flags.writeable = False
+    return wrapped, clamped
 
 
 def padding_pack(capacity: int, *, padding_idx: int, has_weights: bool) -> dict[str, torch.Tensor]:

@@ -151,6 +151,8 @@ def _checked_lens(seq_lens: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def _as_lens(lens: Any, row: int) -> list[int]:
+    if isinstance(lens, torch.Tensor) and lens.dtype == torch.int64 and lens.ndim == 1:
+        return lens.tolist()  # nothing else is in it
     values: Any = lens.tolist() if hasattr(lens, "tolist") else lens
     if not isinstance(values, list | tuple) or not all(isinstance(length, Integral) for length in values):
         raise DataError(
