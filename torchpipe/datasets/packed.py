@@ -188,13 +188,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, torch.Tensor]]:
         """Several items, read at once: what torch's ``DataLoader`` asks for."""
-        return assemble(
-            self.plan,
-            [self._in_range(index) for index in indices],
-            self._packed.samples,
-            capacity=self.max_seq_len,
-            padding_idx=self.padding_idx,
-        )
+        packs = [self._in_range(index) for index in indices]
+        return assemble(self.plan, packs, self._packed.samples, capacity=self.max_seq_len, padding_idx=self.padding_idx)
 
     def padding_pack(self) -> dict[str, torch.Tensor]:
         """An item of padding alone, which trains nothing."""
@@ -206,10 +201,10 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self.plan.spans(self._in_range(index))
 
     def _in_range(self, index: int) -> int:
-        index = row_number(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Pack {index} was asked for, and there are {len(self)} packs.")
-        return index % len(self)
+        index, num_packs = row_number(index), len(self.plan)
+        if not -num_packs <= index < num_packs:
+            raise IndexError(f"Pack {index} was asked for, and there are {num_packs} packs.")
+        return index % num_packs
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {key: value for key, value in self.__dict__.items() if key not in _OF_THE_PLAN}
