@@ -1,11 +1,13 @@
 # The two commands a newcomer needs: `make demo` and `make test`. Each makes .venv and installs what it needs.
 #   make demo TORCH_INDEX=<address>   take torch from another package index (the CPU builds are far smaller on Linux)
 #   make demo PYTHON=python3.12       choose the interpreter
+#   make bench ONLY=store             the measurements whose names begin so, here those of the token store
 PYTHON ?= python3
 TORCH_INDEX ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= runs/demo
+ONLY ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt
 
 .PHONY: help demo test soak lint format bench install clean
@@ -60,7 +62,7 @@ format: $(VENV)/.installed-dev
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/.installed-dev
-	@TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python benchmarks/run.py
+	@TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python benchmarks/run.py $(ONLY)
 
 clean:
-	rm -rf $(VENV) .peers runs build dist
+	rm -rf $(VENV) .venvs runs build dist

@@ -1,6 +1,7 @@
 """The environments of the peers, which are measured in processes of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +11,22 @@ REQUIREMENTS = {
     "torchtune": Path(__file__).with_name("peers.txt"),
     "trl": Path(__file__).with_name("peers_trl.txt"),
 }
+NEEDED_BYTES = 4 << 30
+"""Free disk that is asked for before an environment is made: it takes about 1.5 GiB, and as much again while its
+packages are unpacked. torch with CUDA libraries would need more: TORCH_INDEX names an index without them."""
 
 
 def peer_python(peer: str) -> Path:
     """The Python of a peer's environment, which is made on first use.
 
-    It lies in ``.peers/NAME``; TORCHPIPE_PEERS names another folder than ``.peers``. TORCH_INDEX names a package index
+    It lies in ``.venvs/NAME``; TORCHPIPE_PEERS names another folder than ``.venvs``. TORCH_INDEX names a package index
     to take torch from, as for ``make``.
 
     Raises:
-        RuntimeError: an environment is there, but with other versions than its file of requirements has.
+        RuntimeError: an environment is there, but with other versions than its file of requirements has; or the disk
+            has no room for a new one.
     """
-    folder = Path(os.environ.get("TORCHPIPE_PEERS", REPOSITORY / ".peers")) / peer
+    folder = Path(os.environ.get("TORCHPIPE_PEERS", REPOSITORY / ".venvs")) / peer
     python = folder / "bin" / "python"
     if not _versions(peer, python):
         _install(peer, folder, python)
@@ -51,6 +56,13 @@ def _versions(peer: str, python: Path) -> dict[str, str]:
 
 
 def _install(peer: str, folder: Path, python: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder.parent).free
+    if free < NEEDED_BYTES:
+        raise RuntimeError(
+            f"{peer} needs {NEEDED_BYTES / 2**30:.0f} GiB of free disk while it is installed, and {folder.parent} "
+            f"has {free / 2**30:.1f} GiB. Free space, or set TORCHPIPE_PEERS to a folder on another disk."
+        )
     print(f"Installing {peer} into {folder}; this happens once and takes minutes ...", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

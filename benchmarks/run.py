@@ -1,10 +1,12 @@
 """Measures torchpipe against torchtune, TRL and its own limits, and prints one table of ratios.
 
-    make bench
+    make bench              all of them
+    make bench ONLY=store   those whose names begin so: of MEASURES below
 
 Every measurement is a fresh process on one thread; what is compared takes turns. It needs the shared data folder
 (TORCHPIPE_TEST_DATA) and, once, some minutes to install the peers (see ``peers.py``). The table also goes to
-``runs/bench.md``. On a machine that does other work, ratios hold better than figures, and neither holds well.
+``runs/bench.md``. TORCHPIPE_BENCH_ROWS (20,000) says how many chats the token store's are given; they write about 1.5 GB
+to the folder for temporary files, and delete it. On a machine that does other work, ratios hold better than figures, and neither holds well.
 """
 
 import importlib.metadata
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ from typing import Any
 from bench import DATA, FEW, MANY, PACKAGES, Bench
 from peers import REPOSITORY, requirements
 from report import Result, table
+from store_build_results import store_build, store_pack, store_rows
+from store_use_results import store_balance, store_batches, store_memory, store_plan, store_start, store_waiting
 from template_results import chat_templates
 from tokenizer_inputs import write_inputs
 
@@ -293,7 +298,7 @@ def machine() -> str:
             line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
         ]
         cpu = names[0] if names else cpu
-    names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets")
+    names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets", "grain")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     peers = ", ".join(dict.fromkeys([*requirements("torchtune"), *requirements("trl")]))
     return (
@@ -302,8 +307,28 @@ def machine() -> str:
     )
 
 
+MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
+    *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
+    *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
+    *(store_batches, store_waiting, store_balance),
+)
+
+
+def chosen(only: str) -> list[Callable[[Bench], list[Result]]]:
+    """The measures whose names begin with ``only``; all, where it is empty.
+
+    Raises:
+        SystemExit: none does.
+    """
+    measures = [measure for measure in MEASURES if measure.__name__.startswith(only)]
+    if not measures:
+        raise SystemExit(f"No measure begins with {only!r}. There are {', '.join(one.__name__ for one in MEASURES)}.")
+    return measures
+
+
 def main() -> None:
     """Prints the table and writes it to runs/bench.md."""
+    measures = chosen(sys.argv[1] if len(sys.argv) > 1 else "")
     if not (DATA / "README.md").is_file():
         raise SystemExit(f"No data at {DATA}: set TORCHPIPE_TEST_DATA to the folder that holds gsm8k/.")
     start = time.monotonic()
@@ -311,13 +336,12 @@ def main() -> None:
         bench = Bench(Path(scratch))
         where = machine()
         results: list[Result] = []
-        measures = (
-            *(training_steps, reading_rows, row_tokens, tokenizing, chat_templates),
-            *(collating, loss_memory, imports, first_look),
-        )
         for measure in measures:
+            began = time.monotonic()
             print(f"measuring {measure.__name__.replace('_', ' ')} ...", file=sys.stderr, flush=True)
-            results += measure(bench)
+            measured = measure(bench)
+            print(f"{table(measured)}\n({time.monotonic() - began:.0f} s)\n", file=sys.stderr, flush=True)
+            results += measured
     minutes = (time.monotonic() - start) / 60
     text = f"{table(results)}\n\nMachine: {where}; {minutes:.1f} minutes."
     print(text)

@@ -31,7 +31,9 @@ NUM_PACKS = 1000
 def loader(dataset: Any, collate_fn: Callable[[Any], Any]) -> Iterable[Any]:
     """A loader as a recipe makes it."""
     generator = torch.Generator().manual_seed(0)
-    return DataLoader(dataset, batch_size=BATCH_SIZE, shuffle=True, drop_last=True, collate_fn=collate_fn, generator=generator)
+    return DataLoader(
+        dataset, batch_size=BATCH_SIZE, shuffle=True, drop_last=True, collate_fn=collate_fn, generator=generator
+    )
 
 
 def torchpipe_loaders(folder: Path) -> dict[str, Iterable[Any]]:

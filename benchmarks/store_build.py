@@ -65,9 +65,7 @@ def trl_packs(folder: Path, rows: str, scratch: Path) -> Callable[[], int]:
     file, cache = str(folder / "chats.jsonl"), str(scratch / "datasets")
 
     def run() -> int:
-        prepare = preparation(
-            folder, eos="<|eot_id|>", bos="<|begin_of_text|>", num_proc=NUM_PROC, pack_at=CAPACITY
-        )
+        prepare = preparation(folder, eos="<|eot_id|>", bos="<|begin_of_text|>", num_proc=NUM_PROC, pack_at=CAPACITY)
         packed = prepare(datasets.load_dataset("json", data_files=file, split=rows, cache_dir=cache))
         return CAPACITY * len(packed)
 

@@ -70,7 +70,9 @@ def write_samples(folder: Path) -> None:
     (folder / "samples").mkdir()
     tokens = np.concatenate([shard.array("tokens") for shard in store.shards])
     np.save(folder / "samples" / "tokens.npy", tokens)
-    trained = [np.unpackbits(shard.array("trained"), count=shard.num_tokens, bitorder="little") for shard in store.shards]
+    trained = [
+        np.unpackbits(shard.array("trained"), count=shard.num_tokens, bitorder="little") for shard in store.shards
+    ]
     np.save(folder / "samples" / "trained.npy", np.concatenate(trained).astype(bool))
     np.save(folder / "samples" / "lengths.npy", np.asarray(store.lengths))
     mixed = build_store(recipe_of(folder, "mixed.jsonl", max_seq_len=32_768), cache_dir=folder / "cache")
@@ -79,7 +81,9 @@ def write_samples(folder: Path) -> None:
 
 def samples_of(folder: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Tokens and labels of each sample, int64. The labels are -100 where none is trained."""
-    tokens, trained, lengths = (np.load(folder / "samples" / f"{name}.npy") for name in ("tokens", "trained", "lengths"))
+    tokens, trained, lengths = (
+        np.load(folder / "samples" / f"{name}.npy") for name in ("tokens", "trained", "lengths")
+    )
     labels = np.full(len(tokens), -100, dtype=np.int64)
     np.copyto(labels[:-1], tokens[1:], where=trained[:-1], casting="unsafe")
     ends = np.cumsum(lengths, dtype=np.int64).tolist()

@@ -1,6 +1,6 @@
-"""The share of a run that a training loop waits for packed batches, with workers.
+"""The share of a run that a training loop waits for packed batches, with or without workers.
 
-    python store_waiting.py STORE_FOLDER NUM_STEPS
+    python store_waiting.py STORE_FOLDER NUM_STEPS NUM_WORKERS
 
 A step is a sleep of 50 ms, as of a process that waits for its accelerator, and then the next batch of [4, 4096].
 """
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-NUM_WORKERS = 2
 STEP_SECONDS = 0.05
 
 
@@ -32,7 +31,9 @@ def main(arguments: Sequence[str]) -> None:
     store, num_steps = TokenStore.open(arguments[0]), int(arguments[1])
     packed = PackedDataset(store, max_seq_len=4096, strategy="best_fit_decreasing")
     collate = partial(padded_collate_packed, mask="varlen")
-    batches: Any = iter(DataLoader(packed, batch_size=4, shuffle=True, collate_fn=collate, num_workers=NUM_WORKERS))
+    batches: Any = iter(
+        DataLoader(packed, batch_size=4, shuffle=True, collate_fn=collate, num_workers=int(arguments[2]))
+    )
     next(batches)  # the workers have started
     time.sleep(10 * STEP_SECONDS)
     waited, steps = 0.0, 0

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 
-def write_trl_tokenizer(folder: Path, vocab: Path, merges: Path, *, pattern: str, controls: list[str], nfc: bool) -> None:
+def write_trl_tokenizer(
+    folder: Path, vocab: Path, merges: Path, *, pattern: str, controls: list[str], nfc: bool
+) -> None:
     """Writes ``tokenizer.json`` for TRL: a tiktoken vocabulary as byte-level BPE, its control tokens behind it.
 
     Args:
@@ -70,5 +72,3 @@ def load_chats(file: Path) -> Any:
     datasets.disable_caching()
     datasets.disable_progress_bars()
     return datasets.load_dataset("json", data_files=str(file), split="train")
-
-
