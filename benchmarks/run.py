@@ -5,8 +5,9 @@
 
 Every measurement is a fresh process on one thread; what is compared takes turns. It needs the shared data folder
 (TORCHPIPE_TEST_DATA) and, once, some minutes to install the peers (see ``peers.py``). The table also goes to
-``runs/bench.md``. TORCHPIPE_BENCH_ROWS (20,000) says how many chats the token store's are given; they write about 1.5 GB
-to the folder for temporary files, and delete it. On a machine that does other work, ratios hold better than figures, and neither holds well.
+``runs/bench.md``. TORCHPIPE_BENCH_ROWS (20,000) says how many chats the token store's measures are given; they write
+about 1.5 GB to the folder for temporary files, and delete it. On a machine that does other work, ratios hold better
+than figures, and neither holds well.
 """
 
 import importlib.metadata

@@ -1,4 +1,9 @@
-"""What the measurements of the token store are given: chats, tokenizer files, tokenised samples, and large stores."""
+"""What the measurements of the token store are given: chats, tokenizer files, tokenised samples, and large stores.
+
+    python store_inputs.py FOLDER DATA NUM_ROWS NUM_TOKENS
+
+It prints the config and the store of :func:`write_start`. The benchmark calls the functions.
+"""
 
 import json
 import runpy
@@ -156,3 +161,9 @@ def write_repeated(folder: Path, base: Path, num_tokens: int) -> None:
         write_shard(shard_folder(folder, number), data)
         first_row, written, number = stop_row, written + shard.num_tokens, number + 1
     publish_store(folder, num_shards=number, ledger=ledger_counts(open_shards(folder, range(number))))
+
+
+if __name__ == "__main__":
+    made, rows = Path(sys.argv[1]), int(sys.argv[3])
+    write_inputs(made, Path(sys.argv[2]), num_rows=rows)
+    print(json.dumps([str(path) for path in write_start(made, num_rows=rows, num_tokens=int(sys.argv[4]))]))

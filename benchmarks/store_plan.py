@@ -21,7 +21,7 @@ MAX_OPEN_PACKS = 64
 
 
 def measure(way: str, lengths: np.ndarray) -> dict[str, Any]:
-    """Seconds, fill and the bytes that planning adds at its peak; for ``sorted`` of few lengths also the seconds of the argsort."""
+    """Seconds, fill, the bytes that planning adds at its peak, and, of few lengths, the seconds of the argsort."""
     from torchpipe.data.packing.plan import plan_packs
 
     before = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

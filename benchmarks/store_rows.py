@@ -2,10 +2,10 @@
 
     python store_rows.py tiktoken|torchpipe|torchpipe-arrow|torchtune|trl FOLDER NUM_ROWS
 
-FOLDER is that of ``store_inputs.write_inputs``. ``tiktoken`` encodes the messages' texts and nothing else. ``torchpipe``
-makes a shard's arrays of the rows, as its builder does; they are in memory as for tiktoken, or, with ``-arrow``, read
-from the file by ``datasets``, as torchtune's SFTDataset and TRL's preparation read theirs. Imports, the tokenizer and
-opening the file are not timed.
+FOLDER is that of ``store_inputs.write_inputs``. ``tiktoken`` encodes the messages' texts and nothing else.
+``torchpipe`` makes a shard's arrays of the rows, as its builder does; they are in memory as for tiktoken, or, with
+``-arrow``, read from the file by ``datasets``, as torchtune's SFTDataset and TRL's preparation read theirs. Imports,
+the tokenizer and opening the file are not timed.
 """
 
 import json

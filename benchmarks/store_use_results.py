@@ -72,8 +72,8 @@ def store_memory(bench: Bench) -> list[Result]:
             theirs=[limit] * len(ours),
             higher_is_better=False,
             goal=1,
-            note=f"Anonymous of smaps_rollup after 500 batches [4, 4096] from all over the store, less that of the same "
-            f"process with packs of padding alone; the limit is 8 MiB + 0.1 byte a token. The store is {_WRITTEN}. "
+            note="Anonymous of smaps_rollup after 500 batches [4, 4096] from all over the store, less that of the "
+            f"same process with packs of padding alone; the limit: 8 MiB + 0.1 byte a token. The store is {_WRITTEN}. "
             f"torchtune's packs add {min(theirs):.1f} to {max(theirs):.1f} bytes a token to each rank "
             f"({torchtune[0]['tokens']:,} tokens).",
         )
@@ -108,8 +108,8 @@ def store_plan(bench: Bench) -> list[Result]:
                 theirs=[1000 * run["argsort"] for run in runs[0]],
                 higher_is_better=False,
                 goal=6,
-                note="best_fit_decreasing in a fresh process, over numpy's stable argsort of the same uint32 array. The "
-                "lengths are drawn from those of the tokenised chats.",
+                note="best_fit_decreasing in a fresh process, over numpy's stable argsort of the same uint32 array. "
+                "The lengths are drawn from those of the tokenised chats.",
             )
         ]
 
@@ -152,14 +152,10 @@ def store_batches(bench: Bench) -> list[Result]:
             return [1e6 / run[name] for run in some]
 
         described = (
-            ("a stack of ready packs", rate(torchtune, "ready"), 0.25, "torchtune's packs, int64 tensors in memory, "
-             "stacked without a mask, which is no loader that trains packed; torchpipe reads a store and makes offsets. "
-             "A loader can't be faster than this by much: against it at most about 1.6x is to be had."),
-            ("torchtune with its mask", rate(torchtune, "torchtune"), 100, "torchtune's own collater: nearly all of its "
-             "time is the dense mask [4, 4096, 4096], which torchpipe does not make."),
-            ("TRL", rate(trl, "trl"), 25, "TRL's padding-free collater on its Arrow table; its batch holds up to four "
-             "packs in one row."),
-        )  # fmt: skip
+            ("a stack of ready packs", rate(torchtune, "ready"), 0.25, _READY),
+            ("torchtune with its mask", rate(torchtune, "torchtune"), 100, _DENSE),
+            ("TRL", rate(trl, "trl"), 25, "TRL's padding-free collater on its Arrow table of packs."),
+        )
         return [
             Result(
                 what=f"packed batches [4, 4096] a second, against {peer}",
@@ -175,6 +171,13 @@ def store_batches(bench: Bench) -> list[Result]:
     return bench.compare(measures, results_of)
 
 
+_READY = (
+    "torchtune's packs, int64 tensors in memory, stacked without a mask, which nothing can train on; torchpipe reads a "
+    "store and makes offsets. Against such a loader at most about 1.6x is to be had by anyone."
+)
+_DENSE = (
+    "torchtune's own collater: nearly all of its time is the dense mask [4, 4096, 4096], which torchpipe doesn't make."
+)
 _LOADERS = ("torchpipe", "torchtune", "trl")
 
 

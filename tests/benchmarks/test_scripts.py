@@ -90,7 +90,9 @@ def rows_folder(repository: Path, oracle_file: Callable[..., Path], tmp_path_fac
     vocab, merges = byte_level["write_byte_level_files"](ranks, given)
     (given / "template").write_text(CHATML, encoding="utf-8")
     (given / "chats").write_text(2 * (json.dumps({"messages": TURNS}) + "\n"), encoding="utf-8")
-    write_folder = runpy.run_path(str(repository / "benchmarks" / "template_rows.py"))["write_folder"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(repository / "benchmarks"))
+        write_folder = runpy.run_path(str(repository / "benchmarks" / "template_rows.py"))["write_folder"]
     write_folder(folder, ranks, vocab, merges, given / "template", given / "chats")
     return folder
 

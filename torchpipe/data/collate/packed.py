@@ -8,7 +8,7 @@ import torch
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.collate.media import refuse_media
 from torchpipe.data.collate.text import check_batch, collate_loss_weights, column
-from torchpipe.data.packing.assemble import PackedItems
+from torchpipe.data.packing.assembly import PackedItems
 from torchpipe.data.packing.masks import PACKED_MASKS, PackedMask, PackedMaskKind
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
