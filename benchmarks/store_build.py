@@ -19,7 +19,7 @@ from typing import Any
 
 CAPACITY = 4096
 NUM_PROC = 2
-CHAT = {"source": "json", "conversation_column": "messages", "conversation_style": "openai"}
+CHAT: dict[str, Any] = {"source": "json", "conversation_column": "messages", "conversation_style": "openai"}
 
 
 def torchpipe_packs(folder: Path, rows: str, scratch: Path) -> Callable[[], int]:

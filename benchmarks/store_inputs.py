@@ -19,7 +19,7 @@ from tokenizer_inputs import PARITY, oracle_file
 from trl_preparation import write_trl_tokenizer
 
 CAPACITY = 4096
-CHAT = {"source": "json", "conversation_column": "messages", "conversation_style": "openai"}
+CHAT: dict[str, Any] = {"source": "json", "conversation_column": "messages", "conversation_style": "openai"}
 """The arguments of chat_dataset, which torchpipe's and torchtune's have in common."""
 EOS, BOS = "<|eot_id|>", "<|begin_of_text|>"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-CHAT = {"conversation_column": "messages", "conversation_style": "openai"}
+CHAT: dict[str, Any] = {"conversation_column": "messages", "conversation_style": "openai"}
 
 
 def first_rows(folder: Path, num_rows: int) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from torchpipe.datasets import (
     MaskedMessages,
     PackedDataset,
     SFTDataset,
-    StoredDataset,
     alpaca_dataset,
     chat_dataset,
     count_samples,
@@ -21,6 +20,7 @@ from torchpipe.datasets import (
     instruct_dataset,
     sft_dataset,
 )
+from torchpipe.datasets.builders import Built
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.models.tiny import tiny_tokenizer
 
@@ -187,7 +187,7 @@ def test_instantiate_dataset_hands_the_tokenizer_to_builders_and_classes() -> No
     assert trained_text(dataset[0]) == "assistant\n\nb"
 
 
-def bare_named_dataset(tokenizer: Any, *, greeting: str) -> SFTDataset | PackedDataset | StoredDataset:
+def bare_named_dataset(tokenizer: Any, *, greeting: str) -> Built:
     rows = [{"q": greeting, "a": "yo"}]
     return sft_dataset(tokenizer, source=rows, message_transform=FromColumns())
 
