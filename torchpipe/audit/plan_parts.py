@@ -10,7 +10,7 @@ import numpy as np
 from torchpipe.data.ledger import REASONS, SampleCounts
 from torchpipe.data.overflow import OverflowPolicy, without_limit
 from torchpipe.data.packing import CostModel, PackPlan
-from torchpipe.datasets import ConcatDataset, PackedDataset, StoredDataset, count_samples
+from torchpipe.datasets import ConcatDataset, GrowingPackedDataset, PackedDataset, StoredDataset, count_samples
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import checked_ledger
@@ -114,6 +114,7 @@ def parts_of(dataset: Any, section: Any) -> list[Part]:
 
     Raises:
         DataError: rows are in no set of the ledger, or in two.
+        ConfigError: the data set is packed shard by shard while it trains.
         Exception: a bad row's own error, which names it.
     """
     sections: list[Any] = list(section) if isinstance(section, Sequence) and not isinstance(section, str) else [section]
@@ -133,6 +134,11 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
     name = getattr(dataset, "name", None)
     plan: PackPlan | None = None
     holds_images = False
+    if isinstance(dataset, GrowingPackedDataset):
+        raise ConfigError(
+            f"{dataset.name} has start='by_shard', which plans each shard on its own while it trains. Look at all rows "
+            "with dataset.start=when_complete, and without dataset.shard_rows (~dataset.shard_rows)."
+        )
     if isinstance(dataset, PackedDataset | StoredDataset):
         samples = dataset.content if isinstance(dataset, PackedDataset) else dataset.store
         counts, lengths = dataset.counts, samples.lengths
