@@ -216,7 +216,9 @@ def test_a_length_with_which_a_run_stops_says_so(config: Build) -> None:
     with pytest.raises(DataError, match=r"more than max_seq_len=96\. Raise it"):
         plan_config(config(dataset__overflow="error", tokenizer__max_seq_len=96))
     refused, whole = plan_config(
-        config(dataset__overflow="error"), strategies=["next_fit"], max_seq_lens=[96, 2048]
+        config(dataset__overflow="error", dataset__strategy="next_fit"),
+        strategies=["next_fit"],
+        max_seq_lens=[96, 2048],
     ).alternatives
     assert refused.num_refused > 100
     assert refused.num_packs is None
@@ -302,6 +304,7 @@ class TestCost:
         ({"dataset": None}, {}, "The config has no dataset section"),
         ({"batch_size": 0}, {}, "batch_size is 0. Give a whole number, 1 or more."),
         ({"global_batch_size": 4, "gradient_accumulation_steps": 2}, {}, "Set one."),
+        ({"dataset__start": "by_shard"}, {}, "has start='by_shard', which plans each shard on its own while it trains"),
         ({"balance": "step"}, {}, "balance is 'step'. It is one of .* Did you mean 'steps'"),
         ({}, {"world_size": 0}, "ranks is 0. Give a whole number, 1 or more."),
         ({}, {"max_seq_lens": [0]}, "max_seq_len is 0. Give a whole number, 1 or more."),
