@@ -10,9 +10,6 @@ about 1.5 GB to the folder for temporary files, and delete it. On a machine that
 than figures, and neither holds well.
 """
 
-import importlib.metadata
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import DATA, FEW, MANY, PACKAGES, Bench
-from peers import REPOSITORY, requirements
+from machine import machine
+from peers import REPOSITORY
 from report import Result, table
 from store_build_results import store_build, store_pack, store_rows
 from store_use_results import store_balance, store_batches, store_memory, store_plan, store_start, store_waiting
@@ -288,24 +286,6 @@ def first_look(bench: Bench) -> list[Result]:
             note="Wall time of a process: the first pack of the embedded chats, printed token by token.",
         )
     ]
-
-
-def machine() -> str:
-    """What the figures were measured on."""
-    cpu = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
-        ]
-        cpu = names[0] if names else cpu
-    names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets", "grain")
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-    peers = ", ".join(dict.fromkeys([*requirements("torchtune"), *requirements("trl")]))
-    return (
-        f"{os.cpu_count()} x {cpu}, {platform.system()} {platform.machine()}; Python {platform.python_version()}, "
-        f"{versions}, against {peers}; 1 thread; load average at the start {os.getloadavg()[0]:.1f}"
-    )
 
 
 MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (

@@ -186,7 +186,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, torch.Tensor]]:
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[dict[str, torch.Tensor]]:
         """Several items, read at once: what torch's ``DataLoader`` asks for."""
         packs = [self._in_range(index) for index in indices]
         return assemble(self.plan, packs, self._packed.samples, capacity=self.max_seq_len, padding_idx=self.padding_idx)

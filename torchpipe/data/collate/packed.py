@@ -48,6 +48,8 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
         raise ConfigError(
             f"Unknown mask {mask!r}. It is one of {listed(PACKED_MASKS)}.{did_you_mean(mask, PACKED_MASKS)}"
         )
+    if isinstance(batch, PackedItems) and (made := batch.stacked()) is not None:
+        return _as_read(*made, mask)
     check_batch(batch)
     refuse_media(batch)
     for index, sample in enumerate(batch):
@@ -83,9 +85,20 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
     return out
 
 
+def _as_read(stacks: Mapping[str, torch.Tensor], seq_lens: list[torch.Tensor], mask: PackedMaskKind) -> PackedBatch:
+    """The batch of packs that were read together, which fit each other as they are: nothing is copied."""
+    out: PackedBatch = {
+        "tokens": stacks["tokens"],
+        "labels": stacks["labels"],
+        "input_pos": stacks["input_pos"],
+        "mask": PACKED_MASKS[mask](seq_lens),
+    }
+    if "loss_weights" in stacks:
+        out["loss_weights"] = stacks["loss_weights"]
+    return out
+
+
 def _stacked(batch: Sequence[Mapping[str, Any]], key: str) -> torch.Tensor:
-    if isinstance(batch, PackedItems) and (made := batch.stack(key)) is not None:
-        return made  # as they were read, without a copy
     rows = [torch.as_tensor(row) for row in column(batch, key)]
     if any(row.ndim != 1 or row.dtype.is_floating_point or row.is_complex() for row in rows):
         held = ", ".join(f"{list(row.shape)} of {row.dtype}" for row in rows)

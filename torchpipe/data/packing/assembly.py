@@ -1,8 +1,9 @@
 """Packs of a plan to rows of tensors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Protocol, overload
 
 import numpy as np
 import torch
@@ -40,25 +41,42 @@ class SampleTokens(Protocol):
         ...
 
 
-class PackedItems(list[dict[str, torch.Tensor]]):
-    """Items that were made together, each a row of tensors that hold all of them: a batch need not copy them again.
+class PackedItems(Sequence[dict[str, torch.Tensor]]):
+    """Items that were read together. Each is made when it is first asked for, of rows of the tensors that hold all.
 
     Args:
-        items: of some packs.
-        stacks: of every key whose values have one length, the tensor [items, s] whose rows the items hold.
+        stacks: by key a tensor [items, s], whose rows the items have.
+        seq_lens: the documents' lengths of each item, int64 [d].
     """
 
-    def __init__(self, items: Iterable[dict[str, torch.Tensor]], stacks: Mapping[str, torch.Tensor]) -> None:
-        super().__init__(items)
+    def __init__(self, stacks: Mapping[str, torch.Tensor], seq_lens: Sequence[torch.Tensor]) -> None:
         self._stacks = dict(stacks)
-        self._rows = {key: [item[key] for item in self] for key in stacks}
+        self._seq_lens = list(seq_lens)
+        self._items: list[dict[str, torch.Tensor]] | None = None
 
-    def stack(self, key: str) -> torch.Tensor | None:
-        """The tensor of all items' values, [items, s]; None where the list or an item was given others since."""
-        rows = self._rows.get(key, [])
-        if len(rows) != len(self) or any(item.get(key) is not row for item, row in zip(self, rows, strict=True)):
-            return None
-        return self._stacks.get(key)
+    def stacked(self) -> tuple[dict[str, torch.Tensor], list[torch.Tensor]] | None:
+        """The tensors and lengths that it was made of, so that a batch need not copy them.
+
+        None once an item was asked for, since it may have been changed.
+        """
+        return (dict(self._stacks), list(self._seq_lens)) if self._items is None else None
+
+    def __len__(self) -> int:
+        return len(self._seq_lens)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, torch.Tensor]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, torch.Tensor] | list[dict[str, torch.Tensor]]:
+        if self._items is None:
+            # From numpy, so that a copy of an item for another process holds its row alone.
+            rows = {name: stack.numpy() for name, stack in self._stacks.items()}
+            self._items = [
+                {name: torch.from_numpy(values[row]) for name, values in rows.items()} | {"seq_lens": seq_lens}
+                for row, seq_lens in enumerate(self._seq_lens)
+            ]
+        return self._items[index]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
@@ -86,33 +104,34 @@ def assemble(
     Raises:
         DataError: a pack holds more than ``capacity`` tokens.
     """
-    numbers = np.asarray(packs, dtype=np.int64)
-    first, last = plan.pack_offsets[numbers], plan.pack_offsets[numbers + 1]
-    spans = _ranges(first, last)
-    start, stop = plan.start[spans], plan.stop[spans]
+    offsets = plan.pack_offsets
+    bounds = [(int(offsets[pack]), int(offsets[pack + 1])) for pack in packs]
+    # Slices of a pack's spans, since a batch has few packs: index arrays of all spans take twice as long.
+    sample, start, stop = (
+        np.concatenate([column[:0], *(column[first:last] for first, last in bounds)])
+        for column in (plan.sample, plan.start, plan.stop)
+    )
     lens = stop - start
-    num_spans = last - first
-    used = np.add.reduceat(lens, np.cumsum(num_spans) - num_spans) if len(numbers) else lens
-    if len(numbers) and used.max() > capacity:
-        raise DataError(f"A pack of {capacity} tokens was given spans of {used.max()} tokens.")
+    num_spans = [last - first for first, last in bounds]
+    counts = iter(lens.tolist())
+    used = [sum(islice(counts, number)) for number in num_spans]
+    if max(used, default=0) > capacity:
+        raise DataError(f"A pack of {capacity} tokens was given spans of {max(used)} tokens.")
 
-    shape, total = (len(numbers), capacity), int(used.sum())
+    shape, total = (len(bounds), capacity), sum(used)
     arrays: dict[str, np.ndarray] = {name: np.empty(shape, dtype=np.int64) for name in ("tokens", "labels")}
     if samples.has_weights:
         arrays["loss_weights"] = np.empty(shape, dtype=np.float32)
     read = {name: rows.reshape(-1)[:total] for name, rows in arrays.items()}
-    samples.gather(plan.sample[spans], start, stop, **read)
+    samples.gather(sample, start, stop, **read)
     fills = {"tokens": padding_idx, "labels": IGNORE_INDEX, "loss_weights": 0}
     for name, rows in arrays.items():
-        _move_to_rows(rows, used.tolist(), fills[name])
+        _move_to_rows(rows, used, fills[name])
     arrays["input_pos"] = np.empty(shape, dtype=np.int64)
-    seq_lens = _positions(arrays["input_pos"], start % capacity, lens, num_spans.tolist())
+    seq_lens = _positions(arrays["input_pos"], start % capacity, lens, num_spans)
 
-    items = [
-        {name: torch.from_numpy(rows[row]) for name, rows in arrays.items()} | {"seq_lens": torch.from_numpy(own_lens)}
-        for row, own_lens in enumerate(seq_lens)
-    ]
-    return PackedItems(items, {name: torch.from_numpy(rows) for name, rows in arrays.items()})
+    stacks = {name: torch.from_numpy(rows) for name, rows in arrays.items()}
+    return PackedItems(stacks, [torch.from_numpy(own) for own in seq_lens])
 
 
 def _move_to_rows(rows: np.ndarray, used: list[int], fill: float) -> None:
@@ -188,13 +207,3 @@ def padding_pack(capacity: int, *, padding_idx: int, has_weights: bool) -> dict[
         "seq_lens": torch.tensor([capacity]),
     }
     return {**pack, "loss_weights": torch.zeros(capacity)} if has_weights else pack
-
-
-def _ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """``first:last`` of each pair, one after the other.
-
-    >>> _ranges(np.array([4, 0]), np.array([6, 1])).tolist()
-    [4, 5, 0]
-    """
-    counts = last - first
-    return np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)

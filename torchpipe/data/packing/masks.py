@@ -6,6 +6,7 @@ A token attends to its own document, up to itself. Three forms say so: document 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from numbers import Integral
 from typing import Any, Literal
 
@@ -105,8 +106,7 @@ def varlen_mask(seq_lens: Sequence[torch.Tensor]) -> PackedMask:
     ([0, 2, 5, 10], 5, (2, 3, 5))
     """
     lens = tuple(length for row in _checked_lens(seq_lens) for length in row if length > 0)
-    offsets = torch.zeros(len(lens) + 1, dtype=torch.int32)
-    torch.cumsum(torch.tensor(lens, dtype=torch.int32), dim=0, out=offsets[1:])
+    offsets = torch.tensor([0, *accumulate(lens)], dtype=torch.int32)
     return PackedMask(cu_seqlens=offsets, max_seqlen=max(lens, default=0), lens=lens)
 
 
