@@ -68,7 +68,7 @@ def store_memory(bench: Bench) -> list[Result]:
     results = [
         Result(
             what=f"anonymous memory that {num_tokens / 1e6:.0f}M tokens add, {process}, MiB over the limit",
-            ours=[max(0, own[process] - other[process]) / 2**20 for own, other in zip(ours, nothing, strict=True)],
+            ours=[(own[process] - other[process]) / 2**20 for own, other in zip(ours, nothing, strict=True)],
             theirs=[limit] * len(ours),
             higher_is_better=False,
             goal=1,
