@@ -240,7 +240,7 @@ class _Batches(Dataset[Any]):
     """A whole micro-batch for each list of indices, so that it is read and collated in the worker."""
 
     def __init__(
-        self, dataset: Any, collate_fn: Callable[[list[Any]], Any], collate_batch: Callable[[Any], Any] | None
+        self, dataset: Any, collate_fn: Callable[[Any], Any], collate_batch: Callable[[Any], Any] | None
     ) -> None:
         if collate_batch is not None and not hasattr(dataset, "batch"):
             raise ConfigError(

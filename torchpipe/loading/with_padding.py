@@ -35,7 +35,7 @@ class WithPadding:
     def __getitem__(self, index: int) -> Any:
         return self.padding() if index == PADDING else self.dataset[index]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The items; what torch's ``DataLoader`` asks for. Those of the data set in one call, where it has that."""
         real = [index for index in indices if index != PADDING]
         many = getattr(self.dataset, "__getitems__", None)

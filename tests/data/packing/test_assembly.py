@@ -1,3 +1,4 @@
+import pickle
 from typing import Any
 
 import numpy as np
@@ -6,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchpipe.data.collate import padded_collate_packed
 from torchpipe.data.packing import PackPlan, Span, assemble, padding_pack, plan_packs
 from torchpipe.errors import DataError
 
@@ -80,3 +82,54 @@ def test_packing_and_unpacking_is_the_identity(data: st.DataObject):
         assert not pack["loss_weights"][at:].any()
         assert set(pack["labels"][at:].tolist()) <= {-100}
     assert back == [[values.tolist() for values in sample] for sample in samples.samples]
+
+
+def three_packs() -> Any:
+    samples = Samples(([5, 6], [6, -100], [0.5, 0.0]), ([7, 8, 9], [8, 9, -100], [1.0, 2.0, 0.0]), ([1], [2], [0.25]))
+    plan = PackPlan.from_packs([[Span(0, 0, 2)], [Span(1, 0, 3), Span(2, 0, 1)], [Span(2, 0, 1)]])
+    return assemble(plan, [1, 0, 2], samples, capacity=4, padding_idx=9)
+
+
+@pytest.mark.parametrize("mask", ["dense", "ids", "varlen"])
+def test_a_batch_of_packs_that_were_read_together_is_that_of_the_packs_alone(mask: Any):
+    together: Any = padded_collate_packed(three_packs(), mask)
+    alone: Any = padded_collate_packed(list(three_packs()), mask)
+    assert together.keys() == alone.keys() == {"tokens", "labels", "input_pos", "mask", "loss_weights"}
+    for key in ("tokens", "labels", "input_pos", "loss_weights"):
+        assert torch.equal(together[key], alone[key])
+        assert together[key].dtype == alone[key].dtype
+    if mask == "dense":
+        assert torch.equal(together["mask"], alone["mask"])
+    else:
+        assert together["mask"].lens == alone["mask"].lens == (3, 1, 2, 2, 1, 3)
+        assert torch.equal(together["mask"].cu_seqlens, alone["mask"].cu_seqlens)
+
+
+def test_packs_that_were_read_together_become_a_batch_without_a_copy():
+    packs = three_packs()
+    stacks, _ = packs.stacked()
+    assert padded_collate_packed(packs, "varlen")["tokens"].data_ptr() == stacks["tokens"].data_ptr()
+
+
+def test_what_is_changed_in_an_item_is_in_its_batch():
+    packs = three_packs()
+    packs[1]["labels"] = torch.full((4,), -100)
+    packs[0]["tokens"][0] = 3
+    assert packs.stacked() is None
+    batch = padded_collate_packed(packs, "varlen")
+    assert batch["labels"][1].tolist() == [-100] * 4
+    assert batch["tokens"][0].tolist() == [3, 8, 9, 1]
+
+
+def test_packs_that_were_read_together_are_a_list_in_another_process():
+    packs = pickle.loads(pickle.dumps(three_packs()))
+    assert isinstance(packs, list)
+    assert [pack["tokens"].tolist() for pack in packs] == [[7, 8, 9, 1], [5, 6, 9, 9], [1, 9, 9, 9]]
+    assert packs[0]["tokens"].untyped_storage().nbytes() == 4 * 8
+
+
+def test_no_packs_are_an_empty_batch():
+    samples, plan = Samples(([5, 6], [6, -100])), PackPlan.from_packs([[Span(0, 0, 2)]])
+    assert len(assemble(plan, [], samples, capacity=4, padding_idx=9)) == 0
+    with pytest.raises(DataError, match="The batch is empty"):
+        padded_collate_packed(assemble(plan, [], samples, capacity=4, padding_idx=9))

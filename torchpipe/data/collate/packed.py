@@ -48,7 +48,7 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
         raise ConfigError(
             f"Unknown mask {mask!r}. It is one of {listed(PACKED_MASKS)}.{did_you_mean(mask, PACKED_MASKS)}"
         )
-    if isinstance(batch, PackedItems) and (made := batch.stacked()) is not None:
+    if isinstance(batch, PackedItems) and batch and (made := batch.stacked()) is not None:
         return _as_read(*made, mask)
     check_batch(batch)
     refuse_media(batch)
