@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from store_inputs import CAPACITY, samples_of
 from torch.utils.data import DataLoader
@@ -52,7 +53,10 @@ def torchtune_loaders(folder: Path) -> dict[str, Iterable[Any]]:
     from torchtune.data import padded_collate_packed  # pyright: ignore[reportMissingImports]
     from torchtune.datasets import PackedDataset  # pyright: ignore[reportMissingImports]
 
-    samples = [{"tokens": tokens.tolist(), "labels": labels.tolist()} for tokens, labels in samples_of(folder)]
+    lengths = np.load(folder / "samples" / "lengths.npy")
+    needed = int(np.searchsorted(np.cumsum(lengths, dtype=np.int64), NUM_PACKS * CAPACITY)) + 1
+    some = islice(samples_of(folder), needed)  # the others would be read for nothing
+    samples = [{"tokens": tokens.tolist(), "labels": labels.tolist()} for tokens, labels in some]
     packed = PackedDataset(samples, max_seq_len=CAPACITY, max_packs=NUM_PACKS)
     return {"ready": loader(packed, stacked), "torchtune": loader(packed, padded_collate_packed)}
 
