@@ -6,9 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from torchpipe._sentences import print_error
-from torchpipe._shipped_files import find_config
-from torchpipe.errors import ConfigError
+from torchpipe.cli.command_line import above_0, add_config, parsed, print_anywhere, read_config
 
 
 def main(argv: Sequence[str]) -> int:
@@ -16,25 +14,15 @@ def main(argv: Sequence[str]) -> int:
     be used.
     """
     parser = _parser()
-    options, words = parser.parse_known_args(argv)
-    unknown = [word for word in words if word.startswith("-")]
-    if unknown:
-        parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
+    options, words = parsed(parser, argv)
     if options.rows and options.num_rows is not None:
         parser.error("-n takes the first rows and --row names single ones: give one of them")
     if options.inference and options.labels:
         parser.error("--labels are of the training row, and --inference compares contexts: give one of them")
-    from torchpipe.config.load import load_config
-    from torchpipe.config.overrides import apply_overrides, check_override
-
-    try:
-        for word in words:
-            check_override(word)
-        file = find_config(options.config)
-    except ConfigError as error:
-        print_error(error)
+    read = read_config(options.config, words)
+    if read is None:
         return 2
-    cfg = apply_overrides(load_config(file), words)
+    _, cfg = read
     rows, num_rows = options.rows, options.num_rows or 1
     color, columns = wants_color(options.color), shutil.get_terminal_size((100, 24)).columns
     if options.inference:
@@ -71,12 +59,6 @@ def wants_color(asked: bool | None) -> bool:
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def print_anywhere(text: str) -> None:
-    """Print text; what the terminal's encoding doesn't have is escaped."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="torchpipe explain",
@@ -86,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Building runs what the config names. Read a stranger's config first.",
         allow_abbrev=False,
     )
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
+    add_config(parser)
     parser.add_argument("-n", dest="num_rows", metavar="N", type=above_0, help="the first N rows or packs (default 1)")
     parser.add_argument(
         "--row", dest="rows", metavar="K", type=int, action="append", help="row K, from 0; -1 is the last; repeatable"
@@ -112,14 +94,3 @@ def _parser() -> argparse.ArgumentParser:
         help="colours, or none (default: on a terminal, unless NO_COLOR is set)",
     )
     return parser
-
-
-def above_0(text: str) -> int:
-    """A whole number above 0, of the command line."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return value

@@ -3,30 +3,17 @@
 import argparse
 from collections.abc import Sequence
 
-from torchpipe._sentences import print_error
-from torchpipe._shipped_files import find_config
-from torchpipe.cli.explain import above_0, print_anywhere
-from torchpipe.errors import ConfigError
+from torchpipe.cli.command_line import above_0, add_config, parsed, print_anywhere, read_config
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the plan and return 0; 2 for a command line or a config's name that can't be used."""
     parser = _parser()
-    options, words = parser.parse_known_args(argv)
-    unknown = [word for word in words if word.startswith("-")]
-    if unknown:
-        parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
-    from torchpipe.config.load import load_config
-    from torchpipe.config.overrides import apply_overrides, check_override
-
-    try:
-        for word in words:
-            check_override(word)
-        file = find_config(options.config)
-    except ConfigError as error:
-        print_error(error)
+    options, words = parsed(parser, argv)
+    read = read_config(options.config, words)
+    if read is None:
         return 2
-    cfg = apply_overrides(load_config(file), words)
+    _, cfg = read
     from torchpipe.audit import plan_json, plan_text
     from torchpipe.audit.plan_report import plan_config
 
@@ -46,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Building runs what the config names. Read a stranger's config first.",
         allow_abbrev=False,
     )
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
+    add_config(parser)
     parser.add_argument("--ranks", metavar="N", type=above_0, default=1, help="processes that train (default: 1)")
     parser.add_argument(
         "--strategies",

@@ -4,10 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from torchpipe._sentences import print_error
-from torchpipe._shipped_files import find_config
-from torchpipe.config.load import load_config
-from torchpipe.config.overrides import apply_overrides, check_override
+from torchpipe.cli.command_line import add_config, parsed, read_config
 from torchpipe.config.validate import overview, validate
 from torchpipe.errors import ConfigError
 
@@ -21,24 +18,17 @@ def main(argv: Sequence[str]) -> int:
         epilog="Importing a module runs it. For a config that you don't trust yet, use --no-import, and read it.",
         allow_abbrev=False,
     )
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or a shipped config's name (torchpipe ls)")
+    add_config(parser)
     parser.add_argument(
         "--no-import",
         action="store_true",
         help="import nothing: check only how names are spelled, ${...}, and what is refused by its spelling",
     )
-    options, words = parser.parse_known_args(argv)
-    unknown = [word for word in words if word.startswith("-")]
-    if unknown:
-        parser.error(f"unknown option{'s' if len(unknown) > 1 else ''}: {' '.join(unknown)}")
-    try:
-        for word in words:
-            check_override(word)
-        file = find_config(options.config)
-    except ConfigError as error:
-        print_error(error)
+    options, words = parsed(parser, argv)
+    read = read_config(options.config, words)
+    if read is None:
         return 2
-    cfg = apply_overrides(load_config(file), words)
+    file, cfg = read
     try:
         validate(cfg, import_components=not options.no_import)
     except ConfigError as error:
