@@ -333,6 +333,7 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
                 "train_on": {"turn_end": "last"},
                 "on_unproved": "common_prefix",
                 "options": {"date_string": "27 Jul 2024"},
+                "allowed_special": ["<|eot_id|>"],
             },
         ),
         Case(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torchpipe.audit import explain
 from torchpipe.data import Message, OpenAIToMessages
 from torchpipe.datasets import SFTDataset
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.errors import ConfigError, DataError, TokenizerError
 from torchpipe.tokenizers import PUBLISHER_FORMATS, PublisherFormatTokenizer, chat_format_tokenizer
 
 FORMATS = {row.name: row for row in PUBLISHER_FORMATS}
@@ -361,8 +361,10 @@ def test_a_name_or_option_that_is_unknown_is_refused_with_the_nearest():
         chat_format_tokenizer("mistral_v4", "tokenizer.model")
     with pytest.raises(ConfigError, match="has no option 'date'. It has 'date_string'"):
         stand_in("llama3_1_instruct", options={"date": "today"})
-    with pytest.raises(ConfigError, match="on_unproved is 'split'. A format of the table can 'refuse' or"):
-        stand_in("llama3_1_instruct", on_unproved="split")
+    with pytest.raises(ConfigError, match="on_unproved is 'keep'. It can be 'refuse' or 'split' or 'drop' or"):
+        stand_in("llama3_1_instruct", on_unproved="keep")
+    with pytest.raises(TokenizerError, match="allowed_special names '<.im_end.>', which is none of the"):
+        stand_in("llama3_1_instruct", allowed_special=["<|im_end|>"])
 
 
 def test_a_developers_message_is_the_systems_and_an_ipython_message_a_result():

@@ -278,6 +278,8 @@ def _template_writer(tokenizer: ChatTemplateTokenizer) -> ContextWriter:
 def _format_writer(tokenizer: ChatFormatTokenizer) -> ContextWriter:
     whole = copy(tokenizer)
     whole.max_seq_len = None
+    if isinstance(whole, PublisherFormatTokenizer):
+        whole.on_unproved = "common_prefix"
 
     def row(conversation: Conversation) -> Written:
         template = whole.prompt_template

@@ -104,7 +104,7 @@ def _body(conversation: Conversation, chat_format: ChatFormat, layout: Layout) -
             else:
                 yield Turn(role, index, (Part(Kind.CONTENT, index, layout.write_result(conversation, index)),))
         else:
-            conversation.lose(index, "result of an earlier call")
+            conversation.lose(index, "result of an earlier call", later_on=True)
         index += 1
 
 
@@ -151,7 +151,7 @@ def _assistant_turns(conversation: Conversation, index: int, layout: Layout) -> 
         yield from layout.assistant_turns(conversation, index)
         return
     if message.tool_calls and not layout.old_calls and index < conversation.last_user:
-        conversation.lose(index, "calls of an earlier exchange")
+        conversation.lose(index, "calls of an earlier exchange", later_on=True)
         if not conversation.text(index):
             return
     header: Pieces | None = None

@@ -1,6 +1,6 @@
 """The tokenizer of a publisher's format, by the format's name."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ def chat_format_tokenizer(
     train_on: TrainOnLike = None,
     on_unproved: OnLost = "refuse",
     options: Mapping[str, Any] | None = None,
+    allowed_special: Collection[str] = (),
 ) -> PublisherFormatTokenizer:
     """The tokenizer that writes conversations as a family's publisher does: tools, calls, results and reasoning too.
 
@@ -40,9 +41,10 @@ def chat_format_tokenizer(
         truncation_type: the side that is cut.
         mask_policy: ``"sampled"`` trains what the model itself would write; ``"message"`` whole trained messages.
         train_on: which parts of a trained message count; None: all.
-        on_unproved: what becomes of a row of which the format leaves something out; ``"refuse"`` or
-            ``"common_prefix"``.
+        on_unproved: what becomes of a row of which the format leaves something out; ``"refuse"``, ``"split"``,
+            ``"drop"`` or ``"common_prefix"``; see :data:`~torchpipe.tokenizers.conversation.OnLost`.
         options: what the row lets a caller set.
+        allowed_special: control tokens, by text, that a row's own text may spell.
 
     Raises:
         ConfigError: there is no such row, or it has no such option.
@@ -64,4 +66,5 @@ def chat_format_tokenizer(
         train_on=train_on,
         on_unproved=on_unproved,
         options=options,
+        allowed_special=allowed_special,
     )

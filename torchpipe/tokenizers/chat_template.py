@@ -31,7 +31,7 @@ from torchpipe.tokenizers.template_files import (
     template_options,
     template_text,
 )
-from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation
+from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation, the_only_one
 from torchpipe.tokenizers.vocabulary import Vocabulary
 
 ToolArguments = Literal["as_given", "parsed"]
@@ -299,14 +299,7 @@ class ChatTemplateTokenizer(Vocabulary):
         return self.on_unproved not in ("split", "drop")
 
     def _one(self, messages: Sequence[Any], tools: Any, prompt: bool, trace: bool = False) -> TokenizedConversation:
-        samples = self.tokenize_conversation(messages, tools, prompt, trace=trace)
-        if len(samples) != 1:
-            became = f"becomes {len(samples)} samples" if samples else "is left out"
-            raise DataError(
-                f"The conversation {became} by on_unproved={self.on_unproved!r}, where one sample is wanted. Use "
-                "tokenize_conversation, or on_unproved 'refuse' or 'common_prefix'."
-            )
-        return samples[0]
+        return the_only_one(self.tokenize_conversation(messages, tools, prompt, trace=trace), self.on_unproved)
 
     def _tokenized(self, sample: RenderedSample, row: Row, trace: bool) -> TokenizedConversation:
         rendering = sample.rendering

@@ -4,17 +4,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NoReturn, cast, get_args
+from typing import Any, Literal, NoReturn
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import RESULT_ROLES, Message
 from torchpipe.errors import ConfigError, DataError
 
-OnLost = Literal["refuse", "common_prefix"]
+OnLost = Literal["refuse", "split", "drop", "common_prefix"]
 """What becomes of a row of which the publisher's format leaves something out (earlier reasoning, a text beside calls, a
-speaker's name): ``"refuse"`` is an error that names turn and field; ``"common_prefix"`` writes what the publisher
-writes, and the trace says of the turn what was left out. The name is that of
-:class:`~torchpipe.tokenizers.chat_template.ChatTemplateTokenizer`'s choice of the same meaning."""
+speaker's name). The names are those of :class:`~torchpipe.tokenizers.chat_template.ChatTemplateTokenizer`'s choices of
+the same meaning.
+
+``refuse``: an error that names turn and field. ``split``: a turn before which, or of which, the format writes something
+else later on becomes a sample of its own, that ends with it; what is lost even there is refused. ``drop``: the row is
+left out. ``common_prefix``: what the publisher writes is written, and the trace says of the turn what was left out.
+"""
 
 SYSTEM_ROLES = ("system", "developer")
 
@@ -30,6 +34,7 @@ class Conversation:
         format_name: what errors call the format.
         on_unproved: see :data:`OnLost`.
         adds_prompt: whether the conversation ends where a model goes on.
+        ends_sampled: whether the last message is what a model sampled after the others, of which nothing may be lost.
         part_join: what joins the text parts of one message.
         strips, strips_system: whether texts, and those of the system, lose the white space around them.
         lost: what was left out, by message; filled while the conversation is written.
@@ -41,6 +46,7 @@ class Conversation:
     format_name: str = "chat"
     on_unproved: OnLost = "refuse"
     adds_prompt: bool = False
+    ends_sampled: bool = False
     part_join: str = ""
     strips: bool = False
     strips_system: bool = False
@@ -116,22 +122,33 @@ class Conversation:
             self.refuse(index, "is the result of a call, and neither 'name' nor 'tool_call_id' says of which")
         return named[-1]
 
-    def lose(self, index: int, what: str, *, instead: str = "take it out in a message_transform") -> None:
+    def lose(
+        self,
+        index: int,
+        what: str,
+        *,
+        instead: str = "take it out in a message_transform",
+        later_on: bool = False,
+    ) -> None:
         """Notes that the format leaves something of a message out.
 
         Args:
             index: the message.
             what: what is left out.
             instead: what one can do about it.
+            later_on: whether it is written in a conversation that ends with the message.
 
         Raises:
-            DataError: nothing may be lost.
+            DataError: it may not be lost.
         """
-        if self.on_unproved == "refuse":
+        role = self.messages[index].role
+        in_no_sample = self.on_unproved == "split" and not later_on and role != "assistant"
+        if self.on_unproved == "refuse" or in_no_sample or (self.ends_sampled and index == len(self.messages) - 1):
+            split = "'split' to train it in a sample that ends with it, or " if later_on else ""
             raise DataError(
-                f"Message {index} ({self.messages[index].role}): the {self.format_name} format leaves its {what} out. "
-                f"{instead[:1].upper()}{instead[1:]}, drop the row with filter_fn, or set on_unproved='common_prefix' "
-                "to write what the publisher's own code writes."
+                f"Message {index} ({role}): the {self.format_name} format leaves its {what} out. "
+                f"{instead[:1].upper()}{instead[1:]}, drop the row with filter_fn or on_unproved='drop', or set "
+                f"on_unproved={split}'common_prefix' to write what the publisher's own code writes."
             )
         self.lost.setdefault(index, []).append(what)
 
@@ -139,14 +156,15 @@ class Conversation:
         """Notes that the format says nothing of the tools.
 
         Raises:
-            DataError: nothing may be lost.
+            DataError: they may not be lost.
         """
-        if self.on_unproved == "refuse":
+        if self.on_unproved in ("refuse", "split"):
             raise DataError(
                 f"The row offers tools, and the {self.format_name} format leaves them out. Write them into the "
-                "system's text in a message_transform, drop the row with filter_fn, or set "
+                "system's text in a message_transform, drop the row with filter_fn or on_unproved='drop', or set "
                 "on_unproved='common_prefix' to write what the publisher's own template writes."
             )
+        self.lost.setdefault(-1, []).append("tools")
 
     def refuse(self, index: int, why: str) -> NoReturn:
         """Raises the error of a message that the format has no place for.
@@ -199,17 +217,3 @@ def checked_options(given: Mapping[str, Any], known: Mapping[str, Any], format_n
                 f"{did_you_mean(name, known)}"
             )
     return {**known, **given}
-
-
-def check_on_unproved(value: str) -> OnLost:
-    """The argument itself.
-
-    Raises:
-        ConfigError: a table row can't do that.
-    """
-    if value not in get_args(OnLost):
-        raise ConfigError(
-            f"on_unproved is {value!r}. A format of the table can {' or '.join(map(repr, get_args(OnLost)))}; a chat "
-            "template can also split and drop."
-        )
-    return cast("OnLost", value)

@@ -1,9 +1,10 @@
 """Encodes a rendered conversation whose text was left as text: what stands between two control tokens, as one text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 from torchpipe.data.messages import Message
+from torchpipe.tokenizers.control_matcher import ControlMatcher
 from torchpipe.tokenizers.kinds import SAMPLED_KINDS, Kind, Segment
 
 Encode = Callable[[str], list[int]]
@@ -27,11 +28,13 @@ class JoinedTextEncoder:
     Args:
         encode: ordinary text to ids.
         joins: False cuts text between segments, too.
+        spelled: finds the control tokens that texts may spell; None: texts spell none.
     """
 
-    def __init__(self, encode: Encode, *, joins: bool = True) -> None:
+    def __init__(self, encode: Encode, *, joins: bool = True, spelled: ControlMatcher | None = None) -> None:
         self._encode = encode
         self._joins = joins
+        self._spelled = spelled
         self._known: dict[str, list[int]] = {}
 
     def __call__(self, segments: Sequence[Segment], messages: Sequence[Message]) -> list[Segment]:
@@ -61,7 +64,7 @@ class JoinedTextEncoder:
             ids: list[int] = []
             segment = Segment(kind, index, ids)
             written.append(segment)
-            for piece in pieces:
+            for piece in pieces if self._spelled is None else _with_spelled(pieces, self._spelled):
                 if isinstance(piece, str):
                     texts.append(piece)
                     owners.append(segment)
@@ -101,6 +104,22 @@ class JoinedTextEncoder:
                 self._known.clear()
             ids = self._known[text] = self._encode(text)
         return ids
+
+
+def _with_spelled(pieces: Iterable[int | str], spelled: ControlMatcher) -> Iterator[int | str]:
+    """The pieces, with the ids of the control tokens that texts spell."""
+    for piece in pieces:
+        if not isinstance(piece, str):
+            yield piece
+            continue
+        at = 0
+        for start, stop, token_id in spelled.find(piece, ()):
+            if at < start:
+                yield piece[at:start]
+            yield token_id
+            at = stop
+        if at < len(piece):
+            yield piece[at:]
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:

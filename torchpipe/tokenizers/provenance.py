@@ -49,7 +49,7 @@ def _runs(
         stop = start + len(segment.token_ids)
         message = messages[segment.message] if segment.message >= 0 else None
         for masked, run in groupby(mask[start:stop]):
-            lost_here = lost.get(segment.message, ())
+            lost_here = () if message is None else lost.get(segment.message, ())
             reason = _why_masked(segment.kind, message, policy) if masked else _why_trained(message, lost_here)
             yield Origin(segment.kind.value, segment.message, not masked, reason, part), len(list(run))
         start = stop

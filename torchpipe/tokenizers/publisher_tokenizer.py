@@ -1,7 +1,7 @@
 """The tokenizer of the formats that publishers' own code and templates write: tools, calls, results and reasoning."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, get_args, overload
 
 from torchpipe.data.loss_weights import are_weighted, token_weights
 from torchpipe.data.messages import Message
@@ -13,14 +13,18 @@ from torchpipe.data.unwritable import with_known_roles
 from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
-from torchpipe.tokenizers.conversation import Conversation, OnLost, check_on_unproved, checked_options, tools_of
+from torchpipe.tokenizers.choices import check_choice
+from torchpipe.tokenizers.control_matcher import ControlMatcher
+from torchpipe.tokenizers.conversation import Conversation, OnLost, checked_options, tools_of
 from torchpipe.tokenizers.joined_text import JoinedTextEncoder, as_text
 from torchpipe.tokenizers.kinds import Segment
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
 from torchpipe.tokenizers.pieces import remembering
 from torchpipe.tokenizers.provenance import trace_segments
 from torchpipe.tokenizers.render import FormatEncoder, MaskPolicy, render
+from torchpipe.tokenizers.row_samples import RowSample, row_samples
 from torchpipe.tokenizers.token_mask import tokens_and_mask
+from torchpipe.tokenizers.tokenized_conversation import TokenizedConversation, the_only_one
 
 AnyMessage = Message | Mapping[str, Any]
 
@@ -28,8 +32,8 @@ AnyMessage = Message | Mapping[str, Any]
 class PublisherFormatTokenizer(ChatFormatTokenizer):
     """A :class:`~torchpipe.data.protocols.ModelTokenizer` for a row of the table that has a layout.
 
-    Text never becomes a control token, whether it is content, an argument of a call, a result or a tool's schema. What
-    stands between two control tokens is encoded as one text, as a server does, and cut where a prompt ends.
+    Text becomes no control token that ``allowed_special`` doesn't name, whether it is content, an argument of a call, a
+    result or a tool's schema. What stands between two control tokens is encoded as one text, as a server does, and cut where a prompt ends.
 
     Args:
         backend: ordinary text to ids.
@@ -40,9 +44,10 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         on_unproved: what becomes of a row of which the format leaves something out; see
             :data:`~torchpipe.tokenizers.conversation.OnLost`.
         options: what the format's layout lets a caller set: a date, a default prompt.
+        allowed_special: control tokens, by text, that a row's own text may spell.
 
     Raises:
-        TokenizerError: a control token of the format has no id.
+        TokenizerError: a control token of the format, or of ``allowed_special``, has no id.
         ConfigError: an argument is not possible, the format has no such option, or no layout.
     """
 
@@ -60,6 +65,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         train_on: TrainOnLike = None,
         on_unproved: OnLost = "refuse",
         options: Mapping[str, Any] | None = None,
+        allowed_special: Collection[str] = (),
     ) -> None:
         if chat_format.layout is None:
             raise ConfigError(
@@ -75,8 +81,10 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             mask_policy=mask_policy,
             train_on=train_on,
         )
-        self.on_unproved: OnLost = check_on_unproved(on_unproved)
+        check_choice("on_unproved", on_unproved, get_args(OnLost))
+        self.on_unproved: OnLost = on_unproved
         self.options = checked_options(options or {}, chat_format.layout.options, chat_format.name)
+        self.allowed_special = frozenset(allowed_special)
         self._layout = chat_format.layout
         self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
         self._encode_texts = self._text_encoder()
@@ -89,7 +97,10 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         self._encode_texts = self._text_encoder()
 
     def _text_encoder(self) -> JoinedTextEncoder:
-        return JoinedTextEncoder(remembering(self.backend.encode), joins=self._layout.joins_texts)
+        allowed = self.allowed_special
+        ids = {text: token_id for text, token_id in self.special_tokens.items() if text in allowed}
+        spelled = ControlMatcher(ids, allowed) if allowed else None
+        return JoinedTextEncoder(remembering(self.backend.encode), joins=self._layout.joins_texts, spelled=spelled)
 
     @overload
     def tokenize_messages(
@@ -146,21 +157,21 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             DataError: the format has no place for something, or would lose it and ``on_unproved`` is ``"refuse"``.
         """
         ends = (add_end_tokens if add_eos is None else add_eos) and not add_generation_prompt
-        read = _read(messages)
-        segments, lost = self._render(read, tools, add_generation_prompt, add_start_tokens, ends)
-        full, full_mask = tokens_and_mask(segments, read, self.mask_policy, self.train_on)
-        if add_generation_prompt:
-            full_mask = [True] * len(full)
-        tokens, mask = self._truncate(full, full_mask, ends)
-        if not trace:
-            return tokens, mask
-        last = len(tokens) - 1
-        replaced = last >= 0 and (full[last], full_mask[last]) != (tokens[last], mask[last])
-        traced = trace_segments(segments, read, full_mask, self.mask_policy, lost)
-        return (
-            tokens,
-            mask,
-            traced.truncate(self.max_seq_len, self.truncation_type, end_trained=not mask[last] if replaced else None),
+        made = self._samples(_read(messages), tools, add_generation_prompt, add_start_tokens, ends, trace=trace)
+        one = the_only_one(made, self.on_unproved)
+        return (one.tokens, one.mask) if one.trace is None else (one.tokens, one.mask, one.trace)
+
+    def tokenize_conversation(
+        self,
+        messages: Sequence[AnyMessage],
+        tools: Any = None,
+        add_generation_prompt: bool = False,
+        *,
+        trace: bool = False,
+    ) -> list[TokenizedConversation]:
+        """The samples of a conversation, none or several as ``on_unproved`` says; see :meth:`tokenize_messages`."""
+        return self._samples(
+            _read(messages), tools, add_generation_prompt, True, not add_generation_prompt, trace=trace
         )
 
     def render_text(
@@ -172,7 +183,7 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         Arguments and errors are those of :meth:`tokenize_messages`.
         """
         read = _read(messages)
-        segments, _ = self._segments(read, tools, add_generation_prompt, True, not add_generation_prompt)
+        segments, _ = self._segments(read, tools_of(tools), add_generation_prompt, True, not add_generation_prompt)
         pieces = [piece for segment in segments for piece in segment.token_ids]
         return "".join(piece if isinstance(piece, str) else self._control_texts[piece] for piece in pieces)
 
@@ -192,37 +203,85 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
                 f"The tokenizer needs `messages`, and the row has {sorted(sample)}. Its message_transform should "
                 "return them."
             )
-        rest = {key: value for key, value in sample.items() if key not in ("messages", "tools")}
         messages = sample["messages"]
         prompts = inference and bool(messages) and messages[-1].role != "assistant"
-        segments, _ = self._render(messages, sample.get("tools"), prompts, True, not inference)
-        tokens, mask = tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
-        kept, kept_mask = self._truncate(tokens, [True] * len(tokens) if prompts else mask, not inference)
-        if len(kept) < len(tokens):
-            rest["num_truncated"] = len(tokens) - len(kept)
+        made = self._samples(messages, sample.get("tools"), prompts, True, not inference)
+        return {**_without_conversation(sample), **the_only_one(made, self.on_unproved).as_sample()}
+
+    def samples_of(self, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """As calling the tokenizer, for ``on_unproved`` that makes none or several samples of a row."""
+        made = self._samples(sample["messages"], sample.get("tools"), False, True, True)
+        return [{**_without_conversation(sample), **one.as_sample()} for one in made]
+
+    @property
+    def one_sample_a_row(self) -> bool:
+        """Whether each row becomes one sample; ``on_unproved`` "split" or "drop" may make several or none of it."""
+        return self.on_unproved not in ("split", "drop")
+
+    def _samples(
+        self,
+        messages: Sequence[Message],
+        tools: Any,
+        prompts: bool,
+        add_start_tokens: bool,
+        add_end_tokens: bool,
+        *,
+        trace: bool = False,
+    ) -> list[TokenizedConversation]:
+        """The samples of a conversation; the one, where it is left open."""
+        tools = tools_of(tools)
+
+        def write(some: Sequence[Message], ends_sampled: bool) -> tuple[list[Segment], dict[int, list[str]]]:
+            return self._segments(some, tools, prompts, add_start_tokens, add_end_tokens, ends_sampled)
+
+        samples = row_samples(messages, write, self.on_unproved if add_end_tokens else "common_prefix")
+        return [self._tokenized(sample, prompts, add_end_tokens, trace) for sample in samples]
+
+    def _tokenized(self, sample: RowSample, prompts: bool, add_end_tokens: bool, trace: bool) -> TokenizedConversation:
+        messages = sample.messages
+        segments = self._encode_texts(sample.segments, messages)
+        full, full_mask = tokens_and_mask(segments, messages, self.mask_policy, self.train_on)
+        if prompts:
+            full_mask = [True] * len(full)
+        tokens, mask = self._truncate(full, full_mask, add_end_tokens)
+        weights = traced = None
         if are_weighted(messages):
             weights = token_weights(messages, (index for _, index, token_ids in segments for _ in token_ids))
-            rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
-        return {**rest, "tokens": kept, "mask": kept_mask}
-
-    def _render(
-        self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
-    ) -> tuple[list[Segment], dict[int, list[str]]]:
-        """The conversation in ids, and what was left out of which message."""
-        segments, lost = self._segments(messages, tools, prompts, add_start_tokens, add_end_tokens)
-        return self._encode_texts(segments, messages), lost
+            weights = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
+        if trace:
+            last = len(tokens) - 1
+            replaced = last >= 0 and (full[last], full_mask[last]) != (tokens[last], mask[last])
+            traced = trace_segments(segments, messages, full_mask, self.mask_policy, sample.lost).truncate(
+                self.max_seq_len, self.truncation_type, end_trained=not mask[last] if replaced else None
+            )
+        return TokenizedConversation(
+            tokens=tokens,
+            mask=mask,
+            num_unproved=0 if prompts else sample.num_unproved,
+            trace=traced,
+            num_cut=len(full) - len(tokens),
+            token_weights=weights,
+        )
 
     def _segments(
-        self, messages: Sequence[Message], tools: Any, prompts: bool, add_start_tokens: bool, add_end_tokens: bool
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        prompts: bool,
+        add_start_tokens: bool,
+        add_end_tokens: bool,
+        ends_sampled: bool = False,
     ) -> tuple[list[Segment], dict[int, list[str]]]:
+        """The conversation, texts left as texts, and what was left out of which message (-1: of the row)."""
         layout, roles, name = self._layout, self.chat_format.roles, self.chat_format.name
         conversation = Conversation(
             messages=_with_result_role(with_known_roles(messages, roles, format_name=name), roles),
-            tools=tools_of(tools),
+            tools=tools,
             options=self.options,
             format_name=name,
             on_unproved=self.on_unproved,
             adds_prompt=prompts,
+            ends_sampled=ends_sampled,
             part_join=layout.part_join,
             strips=layout.strips,
             strips_system=layout.strips if layout.strips_system is None else layout.strips_system,
@@ -235,6 +294,10 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             conversation=conversation,
         )
         return segments, conversation.lost
+
+
+def _without_conversation(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in sample.items() if key not in ("messages", "tools")}
 
 
 def _read(messages: Sequence[AnyMessage]) -> list[Message]:

@@ -1,9 +1,11 @@
-"""One sample of a conversation that a chat template wrote."""
+"""One sample of a conversation that may give none or several."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
+from torchpipe.errors import DataError
 
 
 class TokenizedConversation(NamedTuple):
@@ -42,3 +44,18 @@ class TokenizedConversation(NamedTuple):
             "token_weights": self.token_weights,
         }
         return {**{key: value for key, value in told.items() if value}, "tokens": self.tokens, "mask": self.mask}
+
+
+def the_only_one(samples: Sequence[TokenizedConversation], on_unproved: str) -> TokenizedConversation:
+    """The sample of a conversation that gave one.
+
+    Raises:
+        DataError: it gave none, or several, by ``on_unproved``.
+    """
+    if len(samples) != 1:
+        became = f"becomes {len(samples)} samples" if samples else "is left out"
+        raise DataError(
+            f"The conversation {became} by on_unproved={on_unproved!r}, where one sample is wanted. Use "
+            "tokenize_conversation, or on_unproved 'refuse' or 'common_prefix'."
+        )
+    return samples[0]

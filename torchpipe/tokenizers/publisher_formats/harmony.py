@@ -77,13 +77,19 @@ def _channel(index: int, name: str, kind: Kind, text: str) -> list[Part]:
 
 
 def _drops_analysis(conversation: Conversation, index: int) -> bool:
-    """Whether openai-harmony drops a message's analysis: before the first answer, once the last message is one."""
-    answers = [i for i, m in enumerate(conversation.messages) if m.role == "assistant" and not m.tool_calls]
+    """Whether openai-harmony drops a message's analysis: before the first answer, once the last message is one.
+
+    What a model sampled is not dropped from its own sample: the code was asked to write the messages before it.
+    """
     speakers = [i for i, m in enumerate(conversation.messages) if m.role == "assistant"]
+    if conversation.ends_sampled and speakers.pop() == index:
+        return False
+    answers = [i for i in speakers if not conversation.messages[i].tool_calls]
     ends_in_answer = bool(answers) and answers[-1] == speakers[-1]
     drops = conversation.options["auto_drop_analysis"] and ends_in_answer and index <= answers[0]
     if drops:
-        conversation.lose(index, "reasoning", instead="set the option auto_drop_analysis to False to keep it")
+        instead = "set the option auto_drop_analysis to False to keep it"
+        conversation.lose(index, "reasoning", instead=instead, later_on=True)
     return drops
 
 

@@ -89,7 +89,7 @@ def thinking_reply(conversation: Conversation, index: int) -> tuple[Part, ...]:
     is_last = index == len(conversation.messages) - 1
     if index <= _last_query(conversation) or not (is_last or thought):
         if thought:
-            conversation.lose(index, "reasoning")
+            conversation.lose(index, "reasoning", later_on=True)
         return (Part(Kind.CONTENT, index, (text,)),) if text else ()
     thought = thought.strip("\n")
     if thought or _thinks(conversation):
