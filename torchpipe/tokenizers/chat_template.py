@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, overload
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.train_on import TrainOnLike, as_train_on
-from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.errors import ColumnError, ConfigError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.choices import check_choice, check_max_seq_len

@@ -33,7 +33,8 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
     """A :class:`~torchpipe.data.protocols.ModelTokenizer` for a row of the table that has a layout.
 
     Text becomes no control token that ``allowed_special`` doesn't name, whether it is content, an argument of a call, a
-    result or a tool's schema. What stands between two control tokens is encoded as one text, as a server does, and cut where a prompt ends.
+    result or a tool's schema. What stands between two control tokens is encoded as one text, as a server does, and cut
+    where a prompt ends.
 
     Args:
         backend: ordinary text to ids.
