@@ -22,14 +22,23 @@ class Frame(NamedTuple):
     """What a conversation's outline alone decides.
 
     Attributes:
-        ids: bytes of uint32 before each message's text, and after the last.
+        ids: bytes of uint32 before each text, and after the last.
         masks: a byte for each of these ids, 1 = not trained.
-        text_masks: the byte of every token of each message's text.
+        text_masks: the byte of every token of each text.
+        runs: each text in pieces, which are texts of the format and indices of messages, whose texts stand there; None
+            where the texts are those of the messages.
     """
 
     ids: list[bytes]
     masks: list[bytes]
     text_masks: list[bytes]
+    runs: list[tuple[str | int, ...]] | None = None
+
+    def texts(self, own: list[str]) -> list[str]:
+        """What is encoded, given the messages' texts."""
+        if self.runs is None:
+            return own
+        return ["".join([piece if type(piece) is str else own[piece] for piece in run]) for run in self.runs]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     def filled(self, encoded: Iterator[memoryview]) -> tuple[np.ndarray, np.ndarray]:
         """Ids (uint32) and mask (bool), with the next of the encoded texts, as bytes of uint32, in their places."""
@@ -65,7 +74,7 @@ class Frames:
         self._split_at = tuple(control.text for control in chat_format.reasoning)
         self._backend = backend
         self._render = render
-        self._frames: dict[Outline, Frame] = {}
+        self._frames: dict[Outline, Frame | None] = {}
 
     def fill(
         self, conversations: Sequence[Sequence[Message]], policy: MaskPolicy
@@ -83,39 +92,44 @@ class Frames:
         texts: list[str] = []
         for messages in conversations:
             outline: list[object] = [policy]
-            own: list[str] = []
-            for message in messages:
-                content = message.content
-                if (
-                    len(content) != 1
-                    or content[0]["type"] != "text"
-                    or message.tool_calls
-                    or not (message.reasoning is message.name is message.weight is None)
-                ):
-                    own.clear()
-                    break
-                text = content[0]["content"]
-                if self._split_at and message.role == "assistant" and any(mark in text for mark in self._split_at):
-                    own.clear()
-                    break
-                outline += (message.role, message.masked, message.eot, message.ipython)
-                own.append(text)
-            frames.append(self._frame_of(tuple(outline), messages, policy) if own else None)
-            texts += own
+            own = self._own_texts(messages, outline)
+            frame = self._frame_of(tuple(outline), messages, policy) if own else None
+            frames.append(frame)
+            if frame is not None:
+                texts += frame.texts(own)
         if self._strip is not None:
             texts = [self._strip(text) for text in texts]
         encoded = iter(encode_texts(self._backend, texts) if texts else ())
         return [None if frame is None else frame.filled(encoded) for frame in frames]
 
-    def _frame_of(self, outline: Outline, messages: Sequence[Message], policy: MaskPolicy) -> Frame:
-        frame = self._frames.get(outline)
-        if frame is None:
-            if len(self._frames) >= _MOST_FRAMES:
-                self._frames.clear()
-            frame = self._frames[outline] = self._frame(messages, policy)
+    def _own_texts(self, messages: Sequence[Message], outline: list[object]) -> list[str]:
+        """The text of each message, whose outlines are added; none where one holds something else."""
+        own: list[str] = []
+        for message in messages:
+            content = message.content
+            if (
+                len(content) != 1
+                or content[0]["type"] != "text"
+                or message.tool_calls
+                or not (message.reasoning is message.name is message.weight is None)
+            ):
+                return []
+            text = content[0]["content"]
+            if self._split_at and message.role == "assistant" and any(mark in text for mark in self._split_at):
+                return []
+            outline += (message.role, message.masked, message.eot, message.ipython)
+            own.append(text)
+        return own
+
+    def _frame_of(self, outline: Outline, messages: Sequence[Message], policy: MaskPolicy) -> Frame | None:
+        if outline in self._frames:
+            return self._frames[outline]
+        if len(self._frames) >= _MOST_FRAMES:
+            self._frames.clear()
+        frame = self._frames[outline] = self._frame(messages, policy)
         return frame
 
-    def _frame(self, messages: Sequence[Message], policy: MaskPolicy) -> Frame:
+    def _frame(self, messages: Sequence[Message], policy: MaskPolicy) -> Frame | None:
         ids, masks, text_masks = [b""], [b""], []
         for kind, index, token_ids in self._render([message.with_content("") for message in messages]):
             masked = kind not in TRAINED_KINDS[policy] or messages[index].masked

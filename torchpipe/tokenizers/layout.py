@@ -74,6 +74,9 @@ class Layout:
             calls each by themselves.
         opening: what stands before the first turn, given the conversation.
         system: where the system's text goes. Inside a user's turn, ``system_join`` follows it.
+        text_marks: what a text of the system, the user or the assistant must not hold to be written as it is, once and
+            whatever else it says, unless it is empty or has white space at its ends. None: none may be. It makes rows
+            of such texts faster, and changes no id.
         strips, strips_system: whether texts, and those of the system, lose the white space around them; None: as
             ``strips``.
         system_parts: what stands in the system's turn, given the conversation and the index of its message, None where
@@ -110,6 +113,7 @@ class Layout:
     opening: Callable[[Conversation], Pieces] | None = None
     system: Place = "turn"
     system_join: str = "\n\n"
+    text_marks: tuple[str, ...] | None = None
     strips: bool = False
     strips_system: bool | None = None
     system_parts: Callable[[Conversation, int | None], tuple[Part, ...]] | None = None

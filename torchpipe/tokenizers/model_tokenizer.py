@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
-from typing import Any, Literal, get_args, overload
+from typing import Any, ClassVar, Literal, get_args, overload
 
 from torchpipe.data.cuts import stop_beyond, stop_ids
 from torchpipe.data.loss_weights import are_weighted, token_weights
@@ -94,6 +94,14 @@ class ChatFormatTokenizer(Vocabulary):
         self.pad_id = unencoded.control_id(chat_format.pad)
         self.stop_tokens = [unencoded.control_id(control) for control in chat_format.stop]
 
+    _row_columns: ClassVar[tuple[str, ...]] = ("messages",)
+    """What a row's tokens and mask take the place of."""
+
+    @property
+    def _row_methods(self) -> tuple[Any, ...]:
+        """The class that turns rows into ids, and the methods by which it does."""
+        return ChatFormatTokenizer, "__call__", "_tokenize", "_truncate"
+
     @cached_property
     def _encoder(self) -> FormatEncoder:
         """The format in this tokenizer's ids. Its texts are encoded when the first conversation is."""
@@ -174,7 +182,7 @@ class ChatFormatTokenizer(Vocabulary):
         if "encoder_input" not in sample:
             _refuse_media(sample["messages"], self.chat_format.name)
         refuse_tools(sample, format_name=self.chat_format.name)
-        rest = {key: value for key, value in sample.items() if key != "messages"}
+        rest = {key: value for key, value in sample.items() if key not in self._row_columns}
         tokens, mask = self._tokenize(sample["messages"], not inference)
         kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
         if self.max_seq_len is not None and len(kept_tokens) < len(tokens):
@@ -197,7 +205,7 @@ class ChatFormatTokenizer(Vocabulary):
             TorchpipeError: a sample's own error, which doesn't say of which; see :meth:`__call__`.
         """
         whole = self._frames is not None and self.prompt_template is None and self.train_on.is_all
-        if self._frames is None or not whole or not _calls_are_ours(type(self)):
+        if self._frames is None or not whole or not _calls_are_ours(type(self), *self._row_methods):
             return [self(sample) for sample in samples]
         conversations = [() if sample.get("tools") else sample.get("messages", ()) for sample in samples]
         limit = self.max_seq_len
@@ -206,7 +214,7 @@ class ChatFormatTokenizer(Vocabulary):
             if filled is None or (limit is not None and len(filled[0]) > limit):
                 made.append(self(sample))
             else:
-                result = {key: value for key, value in sample.items() if key != "messages"}
+                result = {key: value for key, value in sample.items() if key not in self._row_columns}
                 result["tokens"], result["mask"] = filled
                 made.append(result)
         return made
@@ -271,10 +279,9 @@ class ChatFormatTokenizer(Vocabulary):
 
 
 @cache
-def _calls_are_ours(kind: type[ChatFormatTokenizer]) -> bool:
+def _calls_are_ours(kind: type[ChatFormatTokenizer], ours: type[ChatFormatTokenizer], *names: str) -> bool:
     """Whether a subclass leaves as they are the methods that turn a row into ids."""
-    names = ("__call__", "_tokenize", "_truncate")
-    return all(getattr(kind, name) is getattr(ChatFormatTokenizer, name) for name in names)
+    return all(getattr(kind, name) is getattr(ours, name) for name in names)
 
 
 def _refuse_media(messages: Sequence[Message], name: str) -> None:

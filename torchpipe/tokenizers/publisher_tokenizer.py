@@ -1,6 +1,7 @@
 """The tokenizer of the formats that publishers' own code and templates write: tools, calls, results and reasoning."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args, overload
 
 from torchpipe.data.loss_weights import are_weighted, token_weights
@@ -16,6 +17,7 @@ from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.choices import check_choice
 from torchpipe.tokenizers.control_matcher import ControlMatcher
 from torchpipe.tokenizers.conversation import Conversation, OnLost, checked_options, tools_of
+from torchpipe.tokenizers.joined_frames import JoinedFrames, has_joined_frames
 from torchpipe.tokenizers.joined_text import JoinedTextEncoder, as_text
 from torchpipe.tokenizers.kinds import Segment
 from torchpipe.tokenizers.model_tokenizer import ChatFormatTokenizer
@@ -90,8 +92,24 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         self._encoder = FormatEncoder(chat_format, as_text, self.special_tokens)
         self._encode_texts = self._text_encoder()
 
+    _row_columns: ClassVar[tuple[str, ...]] = ("messages", "tools")
+
+    @property
+    def _row_methods(self) -> tuple[Any, ...]:
+        return PublisherFormatTokenizer, "__call__", "_samples", "_segments", "_tokenized", "_truncate"
+
+    @cached_property
+    def _frames(self) -> JoinedFrames | None:
+        if self.allowed_special or not has_joined_frames(self.chat_format):
+            return None
+        return JoinedFrames(self.chat_format, self.backend, self._plainly_written)
+
+    def _plainly_written(self, messages: Sequence[Message]) -> list[Segment] | None:
+        segments, lost = self._segments(messages, (), False, True, True)
+        return None if lost else segments
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_encode_texts"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_encode_texts", "_frames")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -207,12 +225,14 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         messages = sample["messages"]
         prompts = inference and bool(messages) and messages[-1].role != "assistant"
         made = self._samples(messages, sample.get("tools"), prompts, True, not inference)
-        return {**_without_conversation(sample), **the_only_one(made, self.on_unproved).as_sample()}
+        rest = {key: value for key, value in sample.items() if key not in self._row_columns}
+        return {**rest, **the_only_one(made, self.on_unproved).as_sample()}
 
     def samples_of(self, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
         """As calling the tokenizer, for ``on_unproved`` that makes none or several samples of a row."""
         made = self._samples(sample["messages"], sample.get("tools"), False, True, True)
-        return [{**_without_conversation(sample), **one.as_sample()} for one in made]
+        rest = {key: value for key, value in sample.items() if key not in self._row_columns}
+        return [{**rest, **one.as_sample()} for one in made]
 
     @property
     def one_sample_a_row(self) -> bool:
@@ -295,10 +315,6 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
             conversation=conversation,
         )
         return segments, conversation.lost
-
-
-def _without_conversation(sample: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in sample.items() if key not in ("messages", "tools")}
 
 
 def _read(messages: Sequence[AnyMessage]) -> list[Message]:

@@ -63,6 +63,7 @@ DEEPSEEK_V3_1 = ChatFormat(
     result_suffix=(Control("<｜tool▁output▁end｜>"),),
     layout=Layout(
         options={"thinking": False},
+        text_marks=("</think>",),
         check=check,
         tools="lost",
         reply=reply,

@@ -130,6 +130,7 @@ GPT_OSS = ChatFormat(
             "auto_drop_analysis": True,
         },
         check=check,
+        text_marks=(),
         opening=opening,
         system_parts=developer_parts,
         tools="turn",

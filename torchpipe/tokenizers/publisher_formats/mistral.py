@@ -153,7 +153,9 @@ MISTRAL_V1 = ChatFormat(
     headers={"user": ("[INST] ",), "assistant": ()},
     turn_ends={"user": (" [/INST]",), "assistant": (Control("</s>"),)},
     roles=("system", "user", "assistant"),
-    layout=Layout(check=check, system="first_user", part_join="\n\n", text_join="\n\n", empty_reply=False),
+    layout=Layout(
+        check=check, text_marks=(), system="first_user", part_join="\n\n", text_join="\n\n", empty_reply=False
+    ),
     oracle="golden",
     bos=Control("<s>"),
     eos=Control("</s>"),
@@ -163,6 +165,7 @@ MISTRAL_V1 = ChatFormat(
 
 _LAYOUT_V2 = Layout(
     check=check_v2,
+    text_marks=(),
     system="last_user",
     part_join="\n\n",
     text_join="\n\n",

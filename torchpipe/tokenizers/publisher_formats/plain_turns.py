@@ -29,7 +29,7 @@ GEMMA2_INSTRUCT = replace(
     GEMMA_TURNS,
     name="gemma2_instruct",
     dummy_prefix="keep",
-    layout=Layout(check=check_alternating, strips=True),
+    layout=Layout(check=check_alternating, text_marks=(), strips=True),
     oracle="template text with a stand-in vocabulary",
 )
 
@@ -38,7 +38,14 @@ GEMMA3_INSTRUCT = replace(
     GEMMA2_INSTRUCT,
     name="gemma3_instruct",
     roles=("system", "user", "assistant"),
-    layout=Layout(check=check_alternating, strips=True, strips_system=False, system="first_user", system_join="\n\n"),
+    layout=Layout(
+        check=check_alternating,
+        text_marks=(),
+        strips=True,
+        strips_system=False,
+        system="first_user",
+        system_join="\n\n",
+    ),
 )
 
 # https://huggingface.co/microsoft/Phi-3.5-mini-instruct (MIT).
@@ -49,7 +56,7 @@ PHI3_5_INSTRUCT = replace(
     dummy_prefix="keep",
     document_start=(),
     document_end=(Control("<|endoftext|>"),),
-    layout=Layout(system_parts=system_unless_empty),
+    layout=Layout(text_marks=(), system_parts=system_unless_empty),
     oracle="template text with a stand-in vocabulary",
 )
 
@@ -64,7 +71,7 @@ CHATML = ChatFormat(
     separator=("\n",),
     separator_after_last=True,
     roles=("system", "developer", "user", "assistant", "tool"),
-    layout=Layout(),
+    layout=Layout(text_marks=()),
     oracle="none",
     eos=Control("<|im_end|>"),
     pad=Control("<|endoftext|>", aliases=("<|im_end|>",)),
