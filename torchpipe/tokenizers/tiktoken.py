@@ -91,15 +91,16 @@ class TikTokenBackend:
             TokenizerError: a byte of a text is not among the ranks.
         """
         encoding, missing = self._built
-        joined = _BETWEEN.join(texts)
+        form = self._normalization
+        joined = _BETWEEN.join(
+            texts if form is None else [text if text.isascii() else unicodedata.normalize(form, text) for text in texts]
+        )
         if (
             joined.count(_BETWEEN) != len(texts) - 1
             or missing
             or (len(joined) >= MAX_SPACE_RUN and _LONG_SPACE_RUN.search(joined))
         ):
             return [as_bytes(self.encode(text)) for text in texts]
-        if self._normalization is not None and not joined.isascii():  # composes nothing across a control character
-            joined = unicodedata.normalize(self._normalization, joined)
         try:
             ids = encoding.encode_to_numpy(joined, allowed_special=_ALLOWED, disallowed_special=())
         except UnicodeEncodeError:  # the error of that text alone says more
