@@ -11,21 +11,17 @@ import hashlib
 import re
 import sys
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, time, timedelta, tzinfo
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
-from functools import cached_property, partial, partialmethod
-from operator import attrgetter, itemgetter, methodcaller
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, cast
-from uuid import UUID
 
 import numpy as np
 
+from torchpipe._fingerprint_held import BUILTIN_BASES, HELD
 from torchpipe._own_code import is_own, library_version
 from torchpipe.errors import NoFingerprint
 
@@ -33,36 +29,6 @@ _MOST_PARTS = 20_000
 """So many functions, classes and containers may be reached; more is somebody's whole library."""
 
 _ATOMS = {type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)}
-_BUILTIN_BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
-
-# Values of other types as values of these: what they hold, in an order that is theirs.
-_HELD: dict[Any, Callable[[Any], Any]] = {
-    range: lambda value: (value.start, value.stop, value.step),
-    slice: lambda value: (value.start, value.stop, value.step),
-    bytearray: bytes,
-    re.Pattern: lambda value: (value.pattern, value.flags),
-    partial: lambda value: (value.func, value.args, sorted(value.keywords.items()), vars(value)),
-    partialmethod: lambda value: (value.func, value.args, sorted(value.keywords.items())),
-    types.MethodType: lambda value: (value.__func__, value.__self__),
-    types.MappingProxyType: dict,
-    types.SimpleNamespace: vars,
-    types.GenericAlias: lambda value: (value.__origin__, value.__args__),
-    types.UnionType: lambda value: value.__args__,
-    staticmethod: lambda value: value.__func__,
-    classmethod: lambda value: value.__func__,
-    cached_property: lambda value: value.func,
-    property: lambda value: (value.fget, value.fset, value.fdel),
-    deque: lambda value: (list(value), value.maxlen),
-    OrderedDict: dict,
-    Counter: dict,
-    defaultdict: lambda value: (value.default_factory, dict(value)),
-    itemgetter: lambda value: value.__reduce__()[1],
-    attrgetter: lambda value: value.__reduce__()[1],
-    methodcaller: lambda value: value.__reduce__()[1:],
-    Decimal: str,
-    Fraction: str,
-    UUID: str,
-}
 
 
 def fingerprint(value: object) -> str:
@@ -120,6 +86,11 @@ def refusal(what: str) -> str:
         f"{what}. Do without it, or give the object a method fingerprint() that returns a text which changes whenever "
         "its results do."
     )
+
+
+def _is_of_numpy(cls: type) -> bool:
+    """Whether an array's data says all: it has no code of the user's own, and no mask."""
+    return module_of(cls).partition(".")[0] == "numpy" and not issubclass(cls, np.ma.MaskedArray)
 
 
 def slots_of(cls: type) -> list[str]:
@@ -196,14 +167,14 @@ class Writer:
             self._table(value)
         elif kind in (set, frozenset):
             self._set(value)
-        elif kind in _HELD or isinstance(value, re.Pattern):
+        elif kind in HELD or isinstance(value, re.Pattern):
             self.mark(kind.__name__)
-            self.write(_HELD[kind](value))
+            self.write(HELD[kind](value))
         elif isinstance(value, PurePath):
             self.mark("path", value.as_posix())
         elif isinstance(value, date | time | timedelta | tzinfo) and module_of(kind) in ("datetime", "zoneinfo"):
             self.mark(kind.__name__, repr(value))
-        elif isinstance(value, np.ndarray | np.generic | np.dtype):
+        elif isinstance(value, np.ndarray | np.generic | np.dtype) and _is_of_numpy(kind):
             self._numpy(value)
         elif not self.is_repeated(value):
             self._object(value)
@@ -251,10 +222,11 @@ class Writer:
         if isinstance(value, np.dtype):
             self.mark("dtype", repr(value))
         elif value.dtype.hasobject:
+            self.mark("kind", type(value).__name__)
             self.mark("objects", repr(value.shape))
             self.write(value.ravel().tolist() if isinstance(value, np.ndarray) else value.item())
         else:
-            self.mark("array", f"{value.dtype.descr}{value.shape}")
+            self.mark("array", f"{type(value).__name__}{value.dtype.descr}{value.shape}")
             self.mark("bytes", value.tobytes())
 
     def _object(self, value: Any) -> None:
@@ -317,9 +289,7 @@ class Writer:
         if id(kind) not in self._kinds:
             self._kinds.add(id(kind))
             code.write_class(self, kind, is_made=True)
-        base = next((base for base in _BUILTIN_BASES if isinstance(value, base)), None)
-        if base is not None:
-            self.write(base(value))
+        self._built_in(value)
         state = self._state(value)
         self.mark("attributes", str(len(state)))
         for name in sorted(state):
@@ -327,6 +297,27 @@ class Writer:
             held = state[name]
             with self.owner(f"{kind.__name__}.{name}"):
                 self._table(held, in_order=False) if own and type(held) is dict else self.write(held)
+
+    def _built_in(self, value: Any) -> None:
+        """What an object holds as one of a compiled class that its own is made from: no attribute says it."""
+        for base in type(value).__mro__:
+            if base in HELD:
+                self.mark(base.__name__)
+                return self.write(HELD[base](value))
+            if base in BUILTIN_BASES:
+                return self.write(base(value))
+            if base is BaseException:
+                return self.write(value.__reduce__()[1])
+            is_exception = issubclass(base, BaseException)
+            if (
+                base is not object
+                and not is_exception
+                and isinstance(vars(base).get("__new__"), types.BuiltinMethodType)
+            ):
+                raise self.refuse(
+                    f"holds a {type_name(value)}, an object of compiled code that doesn't tell what it holds"
+                )
+        return None
 
     def _state(self, value: Any) -> dict[str, Any]:
         state = dict(getattr(value, "__dict__", {}))

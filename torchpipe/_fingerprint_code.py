@@ -20,6 +20,8 @@ from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_ou
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
 from torchpipe._own_code import is_own, own_code
 
+_PACKAGE = __name__.partition(".")[0]
+
 PURE_MODULES = frozenset(
     """__future__ abc array ast base64 binascii bisect builtins collections contextlib copy csv dataclasses decimal
     difflib enum fractions functools hashlib heapq html itertools json keyword math numbers operator re reprlib
@@ -48,9 +50,13 @@ COMPILED_FUNCTIONS = (
 _MAKES_THE_OBJECT = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "__init_subclass__"})
 _READS = frozenset(
     """cwd exists expanduser glob home is_dir is_file iterdir lstat now open read_bytes read_text rglob stat today
-    urlopen utcnow""".split()  # noqa: SIM905
+    urlopen utcnow __annotations__""".split()  # noqa: SIM905
 )
-"""Methods of paths and dates that look at what is outside, whatever object they are called on."""
+"""Methods of paths and dates that look at what is outside, whatever object they are called on; and annotations, which
+are no part of the code that is written here."""
+
+_BY_NAME = frozenset({"attrgetter", "getattr", "methodcaller"})
+"""What looks up the methods whose names stand in texts."""
 
 _NO_BEHAVIOUR = frozenset(
     """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
@@ -106,6 +112,8 @@ def _is_known(writer: Writer, module: str, name: str) -> bool:
 
 
 def _is_pure(module: str) -> bool:
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return module == "typing_extensions"  # the user's own _html.py is no part of html
     return module.lstrip("_") in PURE_MODULES or module in PURE_MODULES or module in _PURE_SUBMODULES
 
 
@@ -125,6 +133,9 @@ def _write_reached(writer: Writer, function: types.FunctionType) -> None:
     chains: set[tuple[str, ...]] = set()
     imports: set[tuple[str, tuple[str, ...] | None, int]] = set()
     for code in codes_of(function.__code__):
+        by_name = _BY_NAME & set(code.co_names) and _READS & {name for name in code.co_consts if isinstance(name, str)}
+        if by_name:
+            raise writer.refuse(f"uses .{min(by_name)}, which may give something else each time")
         steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "PUSH_NULL", "PRECALL")]
         for place, step in enumerate(steps):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
@@ -254,6 +265,8 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
     """
     name = name_of(cls)
     if _is_named(cls) and _is_known(writer, module_of(cls), cls.__qualname__):
+        if is_own(module_of(cls)):
+            _write_replaced(writer, cls)
         return
     top = module_of(cls).partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
@@ -261,12 +274,17 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
     if type(cls) is not type:
         writer.write(type(cls))
     writer.mark("class", cls.__name__)
+    if isinstance(cls.__doc__, str) and not (dataclasses.is_dataclass(cls) and cls.__doc__.startswith(cls.__name__)):
+        writer.mark("doc", cls.__doc__)  # that of a function is among its constants
     writer.mark("bases", str(len(cls.__bases__)))
     for base in cls.__bases__:
         write_class(writer, base, is_made=True) if is_made else writer.write(base)
     if dataclasses.is_dataclass(cls):
+        writer.mark("dataclass", repr(vars(cls).get("__dataclass_params__")))
         for field in dataclasses.fields(cls):
-            writer.mark("field", f"{field.name} {field.init} {field.compare} {field.kw_only}")
+            writer.mark("field", f"{field.name} {field.init} {field.compare} {field.kw_only} {field.repr} {field.hash}")
+            writer.mark("type", _text_of_type(field.type))
+            writer.write(field.metadata)
             _write_default(writer, field.default)
             _write_default(writer, field.default_factory)
     for attribute in sorted(vars(cls)):
@@ -282,6 +300,27 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
             if is_method and (changed := changed_on_self(held)) is not None:
                 raise writer.refuse(f"changes its object's {changed}, so a row's result may depend on those before it")
             writer.write(held)
+
+
+def _write_replaced(writer: Writer, cls: type) -> None:
+    """Writes the methods of a class of ours, and of its bases, that the user has put in place of ours."""
+    for base in cls.__mro__:
+        for attribute, held in vars(base).items() if is_own(module_of(base)) else ():
+            function = getattr(held, "__func__", None) or getattr(held, "fget", None) or held
+            module = str(getattr(function, "__globals__", {}).get("__name__", _PACKAGE))
+            if not is_own(module) and module.partition(".")[0] not in {_PACKAGE, *sys.stdlib_module_names} - {
+                "__main__"
+            }:
+                writer.mark("in place of", f"{name_of(base)}.{attribute}")
+                writer.write(held)
+
+
+def _text_of_type(annotation: Any) -> str:
+    """An annotation as text that is the same in every process."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return name_of(annotation)
+    is_text = isinstance(annotation, str) or module_of(type(annotation)) in ("typing", "types", "builtins")
+    return str(annotation) if is_text else type_name(annotation)
 
 
 def _is_named(cls: type) -> bool:
@@ -304,4 +343,5 @@ def _is_made_by_python(cls: type, attribute: str, held: Any) -> bool:
         return dataclasses.is_dataclass(cls)
     if type(held).__name__ == "_tuplegetter":
         return True
-    return issubclass(cls, Enum) and attribute.startswith("_") and attribute.endswith("_") and not callable(held)
+    is_sunder = attribute.startswith("_") and attribute.endswith("_")
+    return issubclass(cls, Enum) and is_sunder and not callable(getattr(held, "__func__", held))

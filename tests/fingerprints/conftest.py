@@ -2,8 +2,11 @@
 
 import base64
 import json
+import sys
+import textwrap
+import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -434,3 +437,19 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         ),
     ]
     return {case.cls: case for case in made}
+
+
+@pytest.fixture
+def module() -> Iterator[Callable[..., types.ModuleType]]:
+    """Function from source to a module, as if it were a file of the user; each gets the same name."""
+
+    def made(source: str, name: str = "users_own") -> types.ModuleType:
+        module = types.ModuleType(name)
+        sys.modules[name] = module
+        exec(compile(textwrap.dedent(source), f"{name}.py", "exec"), vars(module))
+        return module
+
+    before = dict(sys.modules)
+    yield made
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]

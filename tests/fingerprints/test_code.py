@@ -1,10 +1,8 @@
 """Functions and classes of the user: all that their code reaches counts, and what may change is refused by name."""
 
 import pickle
-import sys
-import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,6 @@ from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import NoFingerprint, TorchpipeError
 
 Module = Callable[..., types.ModuleType]
-
-
-@pytest.fixture
-def module() -> Iterator[Module]:
-    """Function from source to a module, as if it were a file of the user; each gets the same name."""
-
-    def made(source: str, name: str = "users_own") -> types.ModuleType:
-        module = types.ModuleType(name)
-        sys.modules[name] = module
-        exec(compile(textwrap.dedent(source), f"{name}.py", "exec"), vars(module))
-        return module
-
-    before = dict(sys.modules)
-    yield made
-    for name in set(sys.modules) - set(before):
-        del sys.modules[name]
-
 
 TRANSFORM = """
 import functools
