@@ -1,6 +1,7 @@
 """Plans kept beside the store whose samples they are of, so that the next start plans nothing."""
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ def stored_plan(store: TokenStore, capacity: int, options: Mapping[str, Any]) ->
             plan = PackPlan.load(folder)
         except DataError as error:
             say(f"The plan in {folder} is made again, for it can't be read: {error}")
+            shutil.rmtree(folder, ignore_errors=True)
         else:
             if plan.num_samples == store.num_samples:
                 return plan

@@ -105,11 +105,27 @@ def test_damaged_files_are_refused(plan: PackPlan, tmp_path: Path) -> None:
         PackPlan.load(copy)
     about = json.loads((copy / "plan.json").read_text())
     (copy / "plan.json").write_text(json.dumps({**about, "format": 99}))
-    with pytest.raises(DataError, match="a plan of format 99, and this version reads 1"):
+    with pytest.raises(DataError, match="a plan of format 99, and this version reads 2"):
         PackPlan.load(copy)
-    (copy / "plan.json").write_text(json.dumps({"format": 1}))
+    (copy / "plan.json").write_text(json.dumps({"format": 2}))
     with pytest.raises(DataError, match="'fingerprint', 'left_out', .* is missing"):
         PackPlan.load(copy)
+
+
+def test_a_bit_that_flipped_is_found(plan: PackPlan, tmp_path: Path) -> None:
+    plan.save(tmp_path / "plan")
+    about = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert about["values"]["start"] == 0
+    for name in ("sample.npy", "stop.npy", "pack_offsets.npy"):
+        copy = Path(shutil.copytree(tmp_path / "plan", tmp_path / name))
+        content = bytearray((copy / name).read_bytes())
+        content[-8] ^= 1  # another sample, or a token less
+        (copy / name).write_bytes(content)
+        with pytest.raises(DataError, match="this plan was changed after it was written: its checksum differs"):
+            PackPlan.load(copy)
+    (tmp_path / "plan" / "plan.json").write_text(json.dumps({**about, "values": {**about["values"], "start": 1}}))
+    with pytest.raises(DataError, match="its checksum differs"):
+        PackPlan.load(tmp_path / "plan")
 
 
 def test_the_fingerprint_tells_spans_packs_and_rows_apart() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 from uuid import uuid4
@@ -16,16 +17,16 @@ from torchpipe.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FORMAT = 1
-_KEYS = {"fingerprint", "num_samples", "num_truncated", "left_out", "lengths", "values"}
+_FORMAT = 2
+_KEYS = {"checksum", "fingerprint", "num_samples", "num_truncated", "left_out", "lengths", "values"}
 _ARRAYS = ("sample", "start", "stop", "pack_offsets", "pack_lens")
 
 
 def save_plan(plan: PackPlan, folder: Path) -> None:
     """Writes the plan as a folder that appears complete or not at all.
 
-    ``plan.json`` holds the counts, the fingerprint, and arrays of one value as that value; every other array is
-    ``<name>.npy``, numbers left out for a reason ``left_out_<reason>.npy``.
+    ``plan.json`` holds the counts, the fingerprint, arrays of one value as that value, and a checksum (CRC-32) of all
+    that and of the other arrays; these are ``<name>.npy``, numbers left out for a reason ``left_out_<reason>.npy``.
 
     Raises:
         DataError: the folder holds something else than this plan.
@@ -42,6 +43,7 @@ def save_plan(plan: PackPlan, folder: Path) -> None:
         "lengths": {name: len(array) for name, array in arrays.items()},
         "values": values,
     }
+    about["checksum"] = _checksum(about, arrays)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f".{folder.name}.{uuid4().hex}.unfinished")
     try:
@@ -65,7 +67,7 @@ def load_plan(folder: Path) -> PackPlan:
     """The plan of a folder, its arrays memory-mapped and its fingerprint as it was written.
 
     Raises:
-        DataError: it holds no plan, one of another format, or files of other sizes than the plan's.
+        DataError: it holds no plan, one of another format, or not what was written.
     """
     about = _about(folder)
     lengths: Mapping[str, int] = about["lengths"]
@@ -86,16 +88,30 @@ def load_plan(folder: Path) -> PackPlan:
             )
         return values
 
+    reasons = [reason for reason in get_args(PlanLeftOut) if reason in about["left_out"]]
+    arrays = {name: array(name) for name in (*_ARRAYS, *(f"left_out_{reason}" for reason in reasons))}
+    if _checksum(about, arrays) != about["checksum"]:
+        raise DataError(f"{folder}: this plan was changed after it was written: its checksum differs. Delete {folder}.")
     plan = PackPlan(
-        **{name: array(name) for name in _ARRAYS},
+        **{name: arrays[name] for name in _ARRAYS},
         num_samples=about["num_samples"],
         num_truncated=about["num_truncated"],
-        left_out={
-            reason: array(f"left_out_{reason}") for reason in get_args(PlanLeftOut) if reason in about["left_out"]
-        },
+        left_out={reason: arrays[f"left_out_{reason}"] for reason in reasons},
     )
     vars(plan).update(fingerprint=about["fingerprint"], folder=folder.absolute())
     return plan
+
+
+def _checksum(about: "Mapping[str, Any]", arrays: "Mapping[str, np.ndarray]") -> int:
+    """CRC-32 of what ``plan.json`` says, and of the arrays that have a file of their own, in the order of their names.
+
+    A plan that was damaged where it was kept would lose samples, or give them twice, without a sign.
+    """
+    told = {name: value for name, value in about.items() if name != "checksum"}
+    checksum = zlib.crc32(json.dumps(told, sort_keys=True).encode())
+    for name in sorted(arrays.keys() - about["values"].keys()):
+        checksum = zlib.crc32(np.ascontiguousarray(arrays[name]).data.cast("B") if arrays[name].size else b"", checksum)
+    return checksum
 
 
 def _about(folder: Path) -> dict[str, Any]:
