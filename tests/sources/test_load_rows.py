@@ -1,5 +1,6 @@
 """What load_dataset reads, and what is made sure of before it does."""
 
+import os
 from pathlib import Path
 
 import datasets
@@ -28,6 +29,16 @@ def test_text_and_parquet_files_pass_through(tmp_path: Path) -> None:
     assert load_rows("text", data_files=str(tmp_path / "rows.txt"), split="train")[1] == {"text": "two"}
     datasets.Dataset.from_list([{"a": "x"}]).to_parquet(str(tmp_path / "rows.parquet"))
     assert load_rows("parquet", data_files=str(tmp_path / "rows.parquet"), split="train")[0] == {"a": "x"}
+
+
+def test_a_file_that_was_replaced_by_one_of_the_same_time_and_size_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    read = []
+    for text in ("q\none\n", "q\ntwo\n"):
+        file.write_text(text)
+        os.utime(file, ns=(10**18, 10**18))
+        read.append(load_rows("csv", data_files=str(file), split="train")[0])
+    assert read == [{"q": "one"}, {"q": "two"}]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
+from torchpipe.sources.identity import file_identity
 from torchpipe.sources.json_rows import SUFFIXES, JsonRows
 from torchpipe.sources.views import JoinedRows, KeptRows
 
@@ -65,7 +67,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         load_dataset_kwargs = {**_as_text(load_dataset_kwargs), **load_dataset_kwargs}
     try:
         with _quiet():
-            rows = datasets.load_dataset(source, **load_dataset_kwargs)
+            rows = datasets.load_dataset(source, **_told_apart(source, load_dataset_kwargs), **load_dataset_kwargs)
     except Exception as error:
         raise _in_words(error, source, load_dataset_kwargs) from error
     if isinstance(rows, Mapping):
@@ -115,6 +117,18 @@ def _quiet() -> Iterator[None]:
         datasets.logging.set_verbosity(verbosity)
         if hide_bars:
             datasets.enable_progress_bars()
+
+
+def _told_apart(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """An option that names what local files hold now.
+
+    The library keeps what it has read under their paths and times of change alone, and gives that again for files that
+    were replaced by others of the same time.
+    """
+    paths = list(local_files(load_dataset_kwargs))
+    if source not in FILE_FORMATS or load_dataset_kwargs.get("name") or not paths or not all(map(Path.is_file, paths)):
+        return {}
+    return {"name": f"files-{fingerprint([file_identity(path) for path in paths])}"}
 
 
 def _as_text(load_dataset_kwargs: Mapping[str, Any]) -> dict[str, Any]:
