@@ -54,6 +54,23 @@ class Wrong(OneEach):
     def push(self, sample, num_tokens):
         return [sample]
 
+class Silent(OneEach):
+    def push(self, sample, num_tokens):
+        return None
+
+class Vast(OneEach):
+    def push(self, sample, num_tokens):
+        return [[Span(2**70, 0, num_tokens)]]
+
+def made(sample, start, stop, offsets):
+    return PackPlan(
+        sample=sample, start=start, stop=stop, pack_offsets=offsets, pack_lens=np.full(2, 6), num_samples=2,
+        num_truncated=0, left_out={},
+    )
+
+def ragged(lengths, capacity):
+    return made(np.arange(2), np.zeros(1, np.int64), lengths, np.arange(3))
+
 number = 3
 
 def three(a, b, c):
@@ -118,6 +135,9 @@ def test_a_callable_is_as_good_as_its_path() -> None:
         ("lists", "returns a PackPlan .* and this one returned a list"),
         ("nothing", "gave a int without push and flush"),
         ("Wrong", r"push and flush return lists of packs, each a list of Span.* one of them was 0"),
+        ("Silent", r"push and flush return lists of packs.* one returned None. Return \[\] for no pack"),
+        ("Vast", r"one of them was .*a number has more than 64 bits"),
+        ("ragged", r"the plan's start is int64 \[1\], and has to be whole numbers in one axis"),
         ("number", "is a int, which can't be called"),
         ("three", "can't be called with a capacity"),
     ],

@@ -1,7 +1,7 @@
 """The user's own planner: found by its dotted path, called, and held to what a plan is."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import index
 from typing import Any, cast
 
@@ -12,6 +12,9 @@ from torchpipe.data.packing.coverage import first_fault
 from torchpipe.data.packing.items import Items, Placed
 from torchpipe.data.packing.pack_plan import PackPlan, Span, columns_of
 from torchpipe.errors import ConfigError
+
+_FORM_OF_PACKS = "push and flush return lists of packs, each a list of Span(sample, start, stop)"
+_LARGEST = 2**63 - 1
 
 
 def own_placement(strategy: str | Callable[..., Any], items: Items, capacities: tuple[int, ...]) -> Placed:
@@ -30,9 +33,9 @@ def own_placement(strategy: str | Callable[..., Any], items: Items, capacities: 
                 f"strategy {name}: a function of lengths and capacity returns a PackPlan (PackPlan.from_packs makes "
                 f"one of packs of Spans), and this one returned a {type(plan).__name__}."
             )
-        sample, start, stop, offsets = plan.sample, plan.start, plan.stop, plan.pack_offsets
+        sample, start, stop, offsets = _whole_numbers(plan, name)
     else:
-        sample, start, stop, offsets = columns_of(_checked(pushed(plans, items), name))
+        sample, start, stop, offsets = columns_of(_checked(pushed(plans, items, name), name))
     fault = first_fault(sample, start, stop, offsets, items.lengths.astype(np.int64))
     fault = fault or _over_limit(items, capacities[-1], sample, stop - start, offsets)
     if fault is not None:
@@ -80,23 +83,48 @@ def own_planner(strategy: str | Callable[..., Any], capacities: tuple[int, ...])
     return planner
 
 
-def pushed(planner: Any, items: Items) -> Iterator[Any]:
-    """The packs of a planner that is given all items one by one."""
+def pushed(planner: Any, items: Items, name: str) -> Iterator[Any]:
+    """The packs of a planner that is given all items one by one.
+
+    Raises:
+        ConfigError: it returned something else than an iterable of packs.
+    """
     for item, num_tokens in enumerate(items.lengths.tolist()):
-        yield from planner.push(item, num_tokens)
-    yield from planner.flush()
+        yield from _packs(planner.push(item, num_tokens), name)
+    yield from _packs(planner.flush(), name)
+
+
+def _packs(returned: Any, name: str) -> Iterable[Any]:
+    if not isinstance(returned, Iterable):
+        raise ConfigError(f"strategy {name}: {_FORM_OF_PACKS}, and one returned {returned!r}. Return [] for no pack.")
+    return returned
 
 
 def _checked(packs: Iterator[Any], name: str) -> Iterator[list[Span]]:
     """The packs, once each is known to be made of spans."""
     for pack in packs:
         try:
-            yield [Span(*(index(number) for number in span)) for span in pack]
+            spans = [Span(*(index(number) for number in span)) for span in pack]
+            if any(abs(number) > _LARGEST for span in spans for number in span):
+                raise TypeError("a number has more than 64 bits")
         except TypeError as error:
+            raise ConfigError(f"strategy {name}: {_FORM_OF_PACKS}, and one of them was {pack!r} ({error}).") from error
+        yield spans
+
+
+def _whole_numbers(plan: PackPlan, name: str) -> list[np.ndarray]:
+    """The arrays of a user's plan that say which spans share a pack."""
+    spans = len(plan.sample)
+    found: list[np.ndarray] = []
+    for field, length in (("sample", spans), ("start", spans), ("stop", spans), ("pack_offsets", None)):
+        values = np.asarray(getattr(plan, field))
+        if values.dtype.kind not in "iu" or values.ndim != 1 or length not in (None, len(values)):
             raise ConfigError(
-                f"strategy {name}: push and flush return lists of packs, each a list of Span(sample, start, stop), and "
-                f"one of them was {pack!r} ({error})."
-            ) from error
+                f"strategy {name}: the plan's {field} is {values.dtype} {list(values.shape)}, and has to be whole "
+                "numbers in one axis; sample, start and stop have one for each span."
+            )
+        found.append(values.astype(np.int64, copy=False))
+    return found
 
 
 def _takes(target: Callable[..., Any], num_arguments: int) -> bool:
