@@ -132,6 +132,10 @@ def test_unequal_tokens_and_labels_are_refused() -> None:
 def test_what_has_no_length_is_refused() -> None:
     with pytest.raises(ConfigError, match="__len__ and __getitem__, and got a generator"):
         PackedDataset((x for x in []), max_seq_len=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="__len__ and __getitem__, and got a dict"):
+        PackedDataset({"tokens": [1]}, max_seq_len=4)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match=r"max_packs is 1\.5"):
+        PackedDataset([{"tokens": [1], "labels": [1]}], max_seq_len=4, max_packs=1.5)  # pyright: ignore
     with pytest.raises(ConfigError, match="max_packs is -1"):
         PackedDataset([], max_seq_len=3, max_packs=-1)
 

@@ -81,6 +81,15 @@ def test_rows_read_are_kept_as_ranges_and_reasons_as_codes() -> None:
             DataError,
             "Row 1 of chats: The labels of a sample are not 32-bit numbers",
         ),
+        ({"tokens": [1], "labels": [-5]}, DataError, "Row 1 of chats: it has a label below 0 that is not -100"),
+        *(
+            (
+                {"tokens": [1], "labels": [1], "loss_weights": [weight]},
+                DataError,
+                "Row 1 of chats: it has a loss weight that is not 0 or above",
+            )
+            for weight in (-1.0, float("nan"), float("inf"))
+        ),
         ({"tokens": [1], "mask": [True], "encoder_input": 0}, DataError, "Row 1 of chats: A sample holds images"),
     ],
 )

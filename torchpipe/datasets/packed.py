@@ -75,7 +75,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     ) -> None:
         if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
             raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens.")
-        if max_packs is not None and max_packs < 0:
+        if max_packs is not None and (type(max_packs) is not int or max_packs < 0):
             raise ConfigError(f"max_packs is {max_packs}. Give a whole number of rows, or None for all.")
         if strategy is not None and split_across_pack and strategy != "concat_then_split":
             raise ConfigError(

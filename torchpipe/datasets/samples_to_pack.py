@@ -168,7 +168,7 @@ def _recipe_of(ds: Any) -> StoreRecipe:
         return ds.recipe
     if isinstance(ds, StoreRecipe):
         return ds
-    if isinstance(ds, RandomAccessDataSource):
+    if isinstance(ds, RandomAccessDataSource) and not isinstance(ds, Mapping | str | bytes):
         return DatasetRecipe(dataset=ds)
     raise ConfigError(f"PackedDataset packs objects with __len__ and __getitem__, and got a {type(ds).__name__}.")
 

@@ -41,7 +41,7 @@ def position_of(state: Mapping[str, Any], steps: GlobalSteps | ShardSteps) -> tu
     >>> position_of(position_state(steps, epoch=1, step=2), steps)
     (1, 2)
     """
-    version = state.get("version")
+    version = state.get("version") if isinstance(state, Mapping) else None
     if version != STATE_VERSION:
         raise CheckpointError(f"The loader's state has version {version!r}, and this one reads {STATE_VERSION}.")
     changed = [

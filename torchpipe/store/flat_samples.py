@@ -168,10 +168,12 @@ class FlatSamples:
             np.copyto(labels[:-1], tokens[1:].astype(np.int32), where=trained[:-1])
             labels[_places(self._has_labels, lengths)] = self._labels
             trained = labels != IGNORE_INDEX
+            self._refuse(trained & (labels < 0), ends, f"it has a label below 0 that is not {IGNORE_INDEX} (untrained)")
         weights = None
         if any(self._has_weights):
             weights = trained.astype(np.float32)
             weights[_places(self._has_weights, lengths)] = self._weights
+            self._refuse(~((weights >= 0) & np.isfinite(weights)), ends, "it has a loss weight that is not 0 or above")
         return ShardData(
             tokens=tokens,
             labels=labels,
