@@ -111,6 +111,13 @@ def test_a_flipped_bit_is_found_by_reading_all(folder: Path, name: str) -> None:
     TokenStore.open(folder, verify="full")
 
 
+@pytest.mark.parametrize("name", ["lengths", "offsets", "trained_counts"])
+def test_a_flipped_bit_of_the_index_is_found_when_the_store_is_opened(folder: Path, name: str) -> None:
+    flip(folder / f"index/{name}.npy", -1)
+    with pytest.raises(StoreError, match=f"{name}.npy was changed after it was written"):
+        TokenStore.open(folder)
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 def test_read_lazily_a_flipped_bit_is_found_or_does_not_matter(folder: Path, name: str) -> None:
     expected = list(everything(TokenStore.open(folder)))
