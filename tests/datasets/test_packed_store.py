@@ -1,6 +1,7 @@
 """Packed data sets over token stores: built once, planned from lengths, the same samples whatever packs them."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -264,3 +265,28 @@ def test_what_does_not_fit_is_refused(chats: Chats, options: dict[str, Any], mes
 def test_no_rows_left_to_pack_is_refused() -> None:
     with pytest.raises(DataError, match="there is no sample to pack"):
         PackedDataset([], max_seq_len=8)
+
+
+def test_a_file_whose_middle_was_changed_in_secret_is_found_by_its_content(chats: Chats, tmp_path: Path) -> None:
+    file = chats(3000)
+    assert file.stat().st_size > 3 * 2**17
+    options: dict[str, Any] = {"source": "json", "conversation_column": "messages", "conversation_style": "openai"}
+    options |= {"cache_dir": str(tmp_path / "cache"), "num_proc": 1, "data_files": str(file)}
+
+    def digests() -> list[str]:
+        ways = ("ends", "content")
+        tokenizer = tiny_tokenizer(max_seq_len=512)
+        built: list[Any] = [chat_dataset(tokenizer, cache=True, fingerprint=way, **options) for way in ways]
+        return [one.counts.digest for one in built]
+
+    before, stat = digests(), file.stat()
+    with file.open("r+b") as opened:
+        opened.seek(file.read_bytes().index(b"Say 1500 "))
+        opened.write(b"Ask 1500 ")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    after = digests()
+    assert after[0] == before[0] == before[1] != after[1]
+    with pytest.raises(ConfigError, match="fingerprint is 'all'. It is 'ends' or 'content'"):
+        chat_dataset(tiny_tokenizer(max_seq_len=64), cache=True, fingerprint="all", **options)
+    with pytest.raises(ConfigError, match="fingerprint='content' has no effect without packed=True or cache=True"):
+        chat_dataset(tiny_tokenizer(), fingerprint="content", **options)

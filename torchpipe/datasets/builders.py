@@ -76,6 +76,7 @@ def sft_dataset(
     num_proc: int | None = None,
     start: Start = "when_complete",
     shard_rows: int | None = None,
+    fingerprint: Literal["ends", "content"] = "ends",
     **load_dataset_kwargs: Any,
 ) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
@@ -104,6 +105,8 @@ def sft_dataset(
             shard is packed on its own, and the first epoch has them in order, as far as the seed shuffles: within a
             shard. A stopped run resumes on the same batches, whether or not the rest was finished meanwhile.
         shard_rows: by_shard only: rows of the source a shard; None: 4,096.
+        fingerprint: what tells a local file from what it was when its rows were stored: "ends": its path, size, time of
+            change, inode, and the bytes at both ends; "content": all of its bytes and nothing else, which reads it.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
@@ -122,6 +125,10 @@ def sft_dataset(
         load_dataset_kwargs.setdefault("split", "train")
     if masking_strategy is not None:
         message_transform = MaskedMessages(message_transform, masking_strategy)
+    if fingerprint not in ("ends", "content"):
+        raise ConfigError(f"fingerprint is {fingerprint!r}. It is 'ends' or 'content'.")
+    if fingerprint == "content" and not (packed or cache):
+        raise ConfigError("fingerprint='content' has no effect without packed=True or cache=True, which store rows.")
     if isinstance(source, str):
         shared = {"cache_dir": cache_dir} if packed or cache else {"cache_dir": cache_dir, "num_proc": num_proc}
         load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
@@ -136,6 +143,7 @@ def sft_dataset(
         model_transform=tokenizer,
         filter_fn=filter_fn,
         overflow=policy,
+        content=fingerprint == "content",
     )
     if packed:
         options: dict[str, Any] = {
@@ -177,6 +185,7 @@ _BUILDER_KEYWORDS = (
     "cache",
     "start",
     "shard_rows",
+    "fingerprint",
     "message_transform",
     "column_map",
     "conversation_column",
