@@ -6,14 +6,12 @@ from typing import Any
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import NoFingerprint
-from torchpipe.sources.huggingface import FILE_FORMATS, local_files, no_such_file
+from torchpipe.sources.huggingface import FILE_FORMATS, SPEED_OPTIONS, local_files, no_such_file
 from torchpipe.sources.identity import file_identity, object_fingerprint
 
 _MOST_NAMED = 16
 """Of more files than that, one field stands for all."""
 
-# Options of load_dataset that change how fast it is, and where it keeps its files, not the rows.
-_SPEED_OPTIONS = frozenset({"num_proc", "cache_dir", "keep_in_memory", "download_mode", "token", "save_infos"})
 _NAMES_FILES = frozenset({"data_files", "data_dir"})
 
 
@@ -38,7 +36,7 @@ def source_fingerprint(
     options = dict(load_dataset_kwargs or {})
     if not isinstance(source, str):
         return {"source": object_fingerprint(source)}
-    rest = {key: value for key, value in options.items() if key not in _SPEED_OPTIONS | _NAMES_FILES | {"revision"}}
+    rest = {key: value for key, value in options.items() if key not in SPEED_OPTIONS | _NAMES_FILES | {"revision"}}
     fields = {"source": source, "options": fingerprint(sorted(rest.items()))}
     is_local = source in FILE_FORMATS or Path(source).exists()
     files = list(_files(source, options))

@@ -23,6 +23,10 @@ Rows = RandomAccessDataSource[Mapping[str, Any]]
 FILE_FORMATS = ("json", "csv", "parquet", "arrow", "text", "xml", "webdataset")
 
 
+SPEED_OPTIONS = frozenset({"num_proc", "cache_dir", "keep_in_memory", "download_mode", "token", "save_infos"})
+"""Options of load_dataset that change how fast it is, and where it keeps its files, not the rows."""
+
+
 class SourceConfig(Protocol):
     """A value that describes rows, such as a ``Configurable.Config``, and builds them."""
 
@@ -148,7 +152,9 @@ def _as_text(load_dataset_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, list[Path]] | None:
     """The local JSON files of each split, if that is all that is asked for; they are read by :class:`JsonRows`."""
     files = load_dataset_kwargs.get("data_files")
-    if source != "json" or not files or not set(load_dataset_kwargs) <= {"data_files", "data_dir", "split"}:
+    # What makes the library faster must not change by whom rows are read.
+    known = {"data_files", "data_dir", "split"} | SPEED_OPTIONS
+    if source != "json" or not files or not set(load_dataset_kwargs) <= known:
         return None
     folder = load_dataset_kwargs.get("data_dir")
     groups = files if isinstance(files, Mapping) else {"train": files}

@@ -15,7 +15,7 @@ from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
 from torchpipe.store.rows import Made, RowSamples
 
-_SAMPLES_VERSION = "1"
+_SAMPLES_VERSION = "2"
 """Goes up where the same rows, settings and files give other samples than before."""
 
 

@@ -88,7 +88,8 @@ class TokenStore:
         Args:
             path: the store's folder.
             verify: beside the manifest, the index of samples, the tables of checksums and the sizes of all files, which
-                are always checked: nothing ("sizes"); each block of a file when it is first read ("lazy"); every file, now ("full").
+                are always checked: nothing ("sizes"); each block of a file when it is first read ("lazy"); every file,
+                now ("full").
 
         Raises:
             StoreError: it is no finished store, of another format version, or not what was written.
