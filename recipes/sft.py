@@ -223,6 +223,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     print(f"{where}; {loader.describe()}", flush=True)
     if state.get("world_size", ranks.world_size) != ranks.world_size:
         print(f"world size was {state['world_size']}, is {ranks.world_size}: {loader.describe()}", flush=True)
+    if "losses_before" not in state and settings.num_rows_for_training_loss:
+        print(f"measuring the loss on {settings.num_rows_for_training_loss} packs or rows at most ...", flush=True)
     losses_before = state.get("losses_before") or losses()
 
     def save() -> Path | None:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from torchpipe.data import padded_collate_packed
 from torchpipe.data.message_transforms import InputOutputToMessages
 from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, StoredDataset, chat_dataset
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.errors import ConfigError, DataError, StoreError
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.store import TokenStore
 
@@ -290,3 +290,20 @@ def test_a_file_whose_middle_was_changed_in_secret_is_found_by_its_content(chats
         chat_dataset(tiny_tokenizer(max_seq_len=64), cache=True, fingerprint="all", **options)
     with pytest.raises(ConfigError, match="fingerprint='content' has no effect without packed=True or cache=True"):
         chat_dataset(tiny_tokenizer(), fingerprint="content", **options)
+
+
+def test_rows_that_are_all_left_out_are_refused_with_what_became_of_them(chats: Chats) -> None:
+    with pytest.raises(DataError, match=r"no sample is left to pack. 0 rows.*20 more rows left out, longer than max_"):
+        built(chats(20), packed=True, overflow="drop", max_seq_len=4)
+
+
+def test_a_flipped_bit_in_a_store_is_found_when_it_is_read(chats: Chats) -> None:
+    file = chats(20)
+    folder = built(file, packed=True)._packed.samples.path
+    tokens = folder / "shards" / "00000" / "tokens.npy"
+    content = bytearray(tokens.read_bytes())
+    content[-9] ^= 1
+    tokens.write_bytes(content)
+    packed = built(file, packed=True)
+    with pytest.raises(StoreError, match=r"tokens.npy was changed after it was written: the checksum"):
+        list(packed)

@@ -62,6 +62,13 @@ def test_the_loop_over_steps(repository: Path, tmp_path: Path) -> None:
     assert result.stdout.count("torch.Size([2, 512])") == result.stdout.count("\n") >= 4
 
 
+def test_a_planner_of_ones_own(repository: Path) -> None:
+    code = block_with(repository, "python", "one_each", page="docs/packing.md")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split("\n")[:2] == ["3", "[[0, 1], [2]]"]
+
+
 @pytest.mark.parametrize(
     ("words", "file"),
     [

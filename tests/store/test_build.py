@@ -173,7 +173,7 @@ def test_a_miss_names_what_changed(toy: SimpleNamespace, tmp_path: Path, capsys:
     build_store(toy.ToyRecipe(), cache_dir=tmp_path)
     assert capsys.readouterr().err == ""
     build_store(toy.ToyRecipe(extra="another"), cache_dir=tmp_path)
-    assert capsys.readouterr().err == "toys: tokenised anew; what changed since it was stored: 'extra'\n"
+    assert capsys.readouterr().err == "toys: no store for these settings yet; the nearest one differs in 'extra'\n"
     build_store(toy.ToyRecipe(name="others"), cache_dir=tmp_path)
     build_store(toy.ToyRecipe(extra="another"), cache_dir=tmp_path)
     assert capsys.readouterr().err == ""

@@ -20,7 +20,7 @@ def test_the_most_alike_store_says_what_changed(toy: SimpleNamespace, tmp_path: 
     stored = build_store(toy.ToyRecipe(extra="two", num_rows=40), cache_dir=tmp_path)
     asked = StoreKey(fields={**stored.key, "extra": "three"})
     assert what_changed(asked, stored.path.parent) == (
-        "toys: tokenised anew; what changed since it was stored: 'extra'"
+        "toys: no store for these settings yet; the nearest one differs in 'extra'"
     )
     assert what_changed(StoreKey(fields={**stored.key, "source": "others"}), stored.path.parent) is None
     (stored.path / "key.json").write_text("{")

@@ -200,7 +200,7 @@ def test_a_changed_file_is_told_by_name(shared_data: Path, tmp_path: Path, capsy
     file.write_text('{"question": "a", "answer": "b"}\n{"question": "c", "answer": "d"}\n')
     second = build_store(given, cache_dir=tmp_path)
     assert (first.num_samples, second.num_samples) == (1, 2)
-    assert f"{file}: tokenised anew; what changed since it was stored: 'source." in capsys.readouterr().err
+    assert f"{file}: no store for these settings yet; the nearest one differs in 'source." in capsys.readouterr().err
 
 
 def test_by_content_a_file_is_the_same_wherever_it_lies(shared_data: Path, tmp_path: Path) -> None:

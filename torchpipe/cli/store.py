@@ -21,6 +21,9 @@ _MAX_FIELD = 100
 """Characters of a key's field that ``ls`` shows."""
 
 
+_HASH = re.compile(r"[0-9a-f]{32}")
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one of ls, verify and prune; 0, 1 where a store is damaged, 2 for a wrong command line."""
     parser = argparse.ArgumentParser(
@@ -34,7 +37,8 @@ def main(argv: Sequence[str]) -> int:
         help="cache_dir of the config; else $TORCHPIPE_CACHE, $XDG_CACHE_HOME/torchpipe or ~/.cache/torchpipe",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{ls,verify,prune}")
-    commands.add_parser("ls", parents=[common], help="list them: size, last use, and what they were made of")
+    listing = commands.add_parser("ls", parents=[common], help="list them: size, last use, and what became of the rows")
+    listing.add_argument("--long", action="store_true", help="with every field of what they were made of, hashes too")
     verify = commands.add_parser("verify", parents=[common], help="read them whole and compare the checksums")
     verify.add_argument("stores", nargs="*", metavar="STORE", help="a store's folder or name, or the name's start")
     pruning = commands.add_parser("prune", parents=[common], help="remove those that an option names, if not in use")
@@ -46,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     stores = stores_folder(options.cache_dir)
     if options.command == "ls":
-        return _ls(stores)
+        return _ls(stores, every_field=options.long)
     if options.command == "verify":
         return _verify(stores, options.stores)
     if not (options.unfinished or options.damaged or options.older_than is not None or options.keep_bytes is not None):
@@ -54,8 +58,13 @@ def main(argv: Sequence[str]) -> int:
     return _prune(stores, options)
 
 
-def described(entry: StoreEntry) -> str:
-    """A few lines on one store: its state, what is in it, its size and last use, and what it was made of."""
+def described(entry: StoreEntry, *, every_field: bool = False) -> str:
+    """A few lines on one store: its state, what is in it, its size and last use, and what it was made of.
+
+    Args:
+        entry: the store.
+        every_field: True names fields too of which only a hash is known.
+    """
     used = datetime.fromtimestamp(entry.last_used).strftime("%Y-%m-%d %H:%M")
     parts = [entry.state]
     if entry.manifest is not None:
@@ -64,7 +73,11 @@ def described(entry: StoreEntry) -> str:
     lines = [f"{entry.folder.name}  {'; '.join(parts)}"]
     if entry.problem:
         lines.append(f"    {entry.problem}")
-    lines += [f"    {name}: {_shortened(value)}" for name, value in sorted(entry.key.items())]
+    if entry.manifest is not None and entry.manifest.ledger:
+        counts = ", ".join(f"{count:,} {name}" for name, count in entry.manifest.ledger.items() if count)
+        lines.append(f"    rows: {counts}")
+    told = {name: value for name, value in entry.key.items() if every_field or not _HASH.fullmatch(str(value))}
+    lines += [f"    {name}: {_shortened(value)}" for name, value in sorted(told.items())]
     if entry.other_libraries:
         others = ", ".join(f"{name} {version}" for name, version in sorted(entry.other_libraries.items()))
         lines.append(f"    built with another version than is installed: {others}")
@@ -85,10 +98,10 @@ def sized(num_bytes: int) -> str:
     return f"{value:.3g} {unit}"
 
 
-def _ls(stores: Path) -> int:
+def _ls(stores: Path, *, every_field: bool) -> int:
     entries = list_stores(stores)
     for entry in entries:
-        print(described(entry))
+        print(described(entry, every_field=every_field))
     print(f"{stores}: {len(entries)} store{'' if len(entries) == 1 else 's'}, {sized(sum(e.size for e in entries))}")
     return 0
 

@@ -257,7 +257,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         if shard not in self._open:
             while len(self._open) >= _NUM_OPEN:
                 del self._open[next(iter(self._open))]
-            store = TokenStore.open_shards(self._folder, [shard])
+            store = TokenStore.open_shards(self._folder, [shard], verify="lazy")
             self._open[shard] = PackedDataset(store, **self._options) if store.num_tokens else None
         return self._open[shard]
 

@@ -34,6 +34,7 @@ class Samples(SampleTokens, Protocol):
 
     lengths: np.ndarray
     trained_counts: np.ndarray
+    num_samples: int
     digest: str
     ledger: dict[str, int]
 
@@ -145,6 +146,8 @@ def samples_to_pack(
         name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
     if isinstance(recipe, DatasetRecipe):
         counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
+    if not samples.num_samples and num_read:
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.")
     whole = _planned(samples, capacity, options, name)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)

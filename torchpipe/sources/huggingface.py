@@ -2,6 +2,8 @@
 
 import csv
 import difflib
+import errno
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -210,6 +212,13 @@ def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows
 def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, Any]) -> SourceError | ConfigError:
     """The sentence for a failure of ``load_dataset``."""
     name = describe_source(source, load_dataset_kwargs)
+    full = next((each for each in _causes(error) if getattr(each, "errno", None) in _NO_SPACE), None)
+    if full is not None:
+        where = load_dataset_kwargs.get("cache_dir") or os.environ.get("HF_DATASETS_CACHE") or "its cache folder"
+        return SourceError(
+            f"{name} can't be loaded: load_dataset can't write to {where} ({full.strerror}). Free some space, or name "
+            "another folder: cache_dir=..."
+        )
     paths = list(local_files(load_dataset_kwargs))
     missing = [path for path in paths if not path.exists()]
     if missing and not any(character in str(missing[0]) for character in "*?["):
@@ -247,6 +256,16 @@ def local_files(load_dataset_kwargs: Mapping[str, Any]) -> Iterator[Path]:
             path = folder / name
             found = sorted(path.parent.glob(path.name)) if any(character in path.name for character in "*?[") else []
             yield from found or [path]
+
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def _causes(error: BaseException | None) -> Iterator[Any]:
+    """An error, what caused it, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def no_such_file(path: Path) -> SourceError:

@@ -21,7 +21,7 @@ def find_store(
     except NoFingerprint:
         return None  # such a store lives for one run
     folder = stores_folder(cache_dir) / key.digest
-    return TokenStore.open(folder) if (folder / MANIFEST_JSON).exists() else None
+    return TokenStore.open(folder, verify="lazy") if (folder / MANIFEST_JSON).exists() else None
 
 
 def build_store(
@@ -34,7 +34,7 @@ def build_store(
     """The store of a recipe's samples: opened where it is there, built where it is not.
 
     One process builds; others that ask for the same store wait for it, without holding anything. What is finished when
-    a builder is killed is used by the next one.
+    a builder is killed is used by the next one. Blocks are compared with their checksums when they are first read.
 
     Args:
         recipe: of the samples.
@@ -51,4 +51,4 @@ def build_store(
     site = BuildSite.of(recipe, cache_dir=cache_dir, num_proc=num_proc, shard_rows=shard_rows)
     if not site.is_published:
         site.build()
-    return TokenStore.open(site.folder)
+    return TokenStore.open(site.folder, verify="lazy")

@@ -89,7 +89,7 @@ class GrowingStore:
         if not 0 <= number < self.num_shards:
             raise IndexError(f"Shard {number} was asked for, and the store of {self.name} has {self.num_shards}.")
         self.wait_until(lambda: self.has_shard(number))
-        return TokenStore.open_shards(self.folder, [number])
+        return TokenStore.open_shards(self.folder, [number], verify="lazy")
 
     def has_shard(self, number: int) -> bool:
         """Whether a shard is finished."""
@@ -128,7 +128,7 @@ class GrowingStore:
     def whole(self) -> TokenStore:
         """The finished store; waits for it."""
         self.wait_until(lambda: self.is_published)
-        return TokenStore.open(self.folder)
+        return TokenStore.open(self.folder, verify="lazy")
 
     def close(self) -> None:
         """Ends the process that builds, if this object has started one."""

@@ -38,6 +38,10 @@ class StoreKey:
         return sorted(name for name in names if self.fields.get(name) != other.fields.get(name))
 
 
+_SAID = {"model_transform": "tokenizer (model_transform)", "message_transform": "messages (message_transform)"}
+"""Fields by the names that people know; ``source.file 0`` and its like say it themselves."""
+
+
 def what_changed(key: StoreKey, cache_dir: Path) -> str | None:
     """A line that says how ``key`` differs from the most alike store of the same source; None where there is none."""
     found: list[tuple[int, float, list[str]]] = []
@@ -53,4 +57,5 @@ def what_changed(key: StoreKey, cache_dir: Path) -> str | None:
     if not found:
         return None
     changed = min(found)[2]
-    return f"{key.fields.get('source')}: tokenised anew; what changed since it was stored: {listed(changed)}"
+    named = [_SAID.get(name, name) for name in changed]
+    return f"{key.fields.get('source')}: no store for these settings yet; the nearest one differs in {listed(named)}"
