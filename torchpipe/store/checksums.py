@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterator
 
-BLOCK_SIZE = 1 << 20
+BLOCK_SIZE = 1 << 16
 """Bytes a checksum covers."""
 
 

@@ -19,7 +19,7 @@ from torchpipe.store.sample_index import SampleIndex
 from torchpipe.store.sealed_json import hash_of, read_sealed, sealed
 from torchpipe.store.shard import Shard, open_shard
 
-FORMAT = 1
+FORMAT = 2
 """The version of the files' format. A store of another one is never read."""
 
 MANIFEST_JSON = "manifest.json"
