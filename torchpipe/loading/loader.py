@@ -17,7 +17,7 @@ from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
-from torchpipe.loading.workers import start_worker
+from torchpipe.loading.workers import start_worker, worker_context
 
 _NONE = object()  # no batch, not even one that is None
 
@@ -199,6 +199,7 @@ class StepLoader:
                 collate_fn=_as_it_is,
                 worker_init_fn=start_worker,
                 generator=generator,
+                multiprocessing_context=worker_context() if self._options["num_workers"] else None,
                 **self._options,
             )
         )
