@@ -6,6 +6,7 @@ import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import Ledger, SampleCounts
+from torchpipe.data.packing.ramps import ramps
 from torchpipe.store.flat_samples import REMARKS_FILE, FlatSamples
 
 
@@ -87,9 +88,7 @@ class MemorySamples:
         return before[first + stop] - before[first + start]
 
     def _places(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        lens = stop - start
-        first = self._offsets[sample] + start
-        return np.arange(lens.sum()) + np.repeat(first - (np.cumsum(lens) - lens), lens)
+        return ramps(self._offsets[sample] + start, stop - start)
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         owner = np.repeat(np.arange(self.num_samples), self.lengths)
