@@ -36,7 +36,7 @@ def classes() -> list[type]:
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: f"{cls.__module__}.{cls.__qualname__}")
 def test_every_option_of_a_class_changes_its_fingerprint(cls: type, option_cases: dict[type, Any]) -> None:
-    assert cls in option_cases, "A new class: add it to the table of tests/fingerprints/conftest.py"
+    assert cls in option_cases, "A new class: add it to its package's table in tests/fingerprints/cases"
     case = option_cases[cls]
     options = {parameter for parameter in inspect.signature(cls).parameters if parameter not in ("args", "kwargs")}
     assert set(case.other) | set(case.same) == options, "A new option: add another value of it to the table"
