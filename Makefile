@@ -2,12 +2,14 @@
 #   make demo TORCH_INDEX=<address>   take torch from another package index (the CPU builds are far smaller on Linux)
 #   make demo PYTHON=python3.12       choose the interpreter
 #   make bench ONLY=store             the measurements whose names begin so, here those of the token store
+#   make test WORKERS=4               run the tests in so many processes; usually one for each core
 PYTHON ?= python3
 TORCH_INDEX ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= runs/demo
 ONLY ?=
+WORKERS ?= logical
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt
 
 .PHONY: help demo test soak lint format bench install clean
@@ -47,10 +49,10 @@ demo: $(VENV)/.installed
 	@echo "  $(BIN)/torchpipe run sft --config configs/tiny/sft.yaml data_file=$(OUT)/sample_chats.json"
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 soak: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -m soak
+	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=0
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

@@ -18,6 +18,9 @@ TEST_DATA = Path(os.environ.get("TORCHPIPE_TEST_DATA", REPOSITORY.parent / "shar
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+# Weights are equal to the bit for one number of threads, here and in the processes that tests start. Tests run in as
+# many processes as there are cores, so that more threads would only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 SIZES = tomllib.loads((Path(__file__).parent / "soak.toml").read_text(encoding="utf-8"))
 
