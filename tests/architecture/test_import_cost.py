@@ -1,5 +1,6 @@
 """What an import loads, seen in a fresh process."""
 
+import json
 import subprocess
 import sys
 
@@ -21,26 +22,40 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "torchpipe",
-        "torchpipe.data",
-        "torchpipe.config",
-        "torchpipe.store",
-        "torchpipe.tokenizers",
-        "torchpipe.tokenizers.jinja",
-        "torchpipe.loading",
-        "torchpipe.datasets",
-        "torchpipe.models",
-        "torchpipe.vision",
-        "torchpipe.modules.transforms",
-    ],
+MODULES = (
+    "torchpipe",
+    "torchpipe.data",
+    "torchpipe.config",
+    "torchpipe.store",
+    "torchpipe.tokenizers",
+    "torchpipe.tokenizers.jinja",
+    "torchpipe.loading",
+    "torchpipe.datasets",
+    "torchpipe.models",
+    "torchpipe.vision",
+    "torchpipe.modules.transforms",
 )
-def test_importing_loads_no_heavy_library(module: str) -> None:
-    code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+IMPORT_EACH = f"""
+import importlib, json, sys
+seen, loaded = set(), {{}}
+for module in {MODULES!r}:
+    importlib.import_module(module)
+    loaded[module] = [name for name in {HEAVY!r} if name in sys.modules and name not in seen]
+    seen.update(loaded[module])
+print(json.dumps(loaded))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """The heavy libraries that the import of each module loads, beside those that an earlier one of MODULES loaded."""
+    result = subprocess.run([sys.executable, "-c", IMPORT_EACH], capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_importing_loads_no_heavy_library(module: str, loaded: dict[str, list[str]]) -> None:
+    assert loaded[module] == []
 
 
 def test_importing_the_package_alone_does_not_load_torch() -> None:

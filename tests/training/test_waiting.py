@@ -18,7 +18,7 @@ class Steps:
     def wait(self, epoch, step, *, stop):
         self.num_waits += 1
         if step == 1 and self.rank == 1:
-            time.sleep(6.0)  # longer than a collective may take
+            time.sleep(SLOW)
         if step == 2:
             self.is_complete = self.rank == 0
         if step == 3:
@@ -41,12 +41,15 @@ with Ranks(timeout=timedelta(seconds=4)) as ranks:
 """
 
 
-def run(run_ranks: RunRanks, *, stops: int = -1, fails: int = -1) -> list[subprocess.CompletedProcess[str]]:
-    return run_ranks(CODE.replace("STOPS", str(stops)).replace("FAILS", str(fails)), 2)
+def run(
+    run_ranks: RunRanks, *, stops: int = -1, fails: int = -1, slow: float = 0.1
+) -> list[subprocess.CompletedProcess[str]]:
+    code = CODE.replace("STOPS", str(stops)).replace("FAILS", str(fails)).replace("SLOW", str(slow))
+    return run_ranks(code, 2)
 
 
 def test_a_rank_that_waits_long_holds_nobody_in_a_collective(run_ranks: RunRanks) -> None:
-    for result in run(run_ranks):
+    for result in run(run_ranks, slow=6.0):  # longer than a collective may take
         assert result.returncode == 0, result.stderr
         # All have everything from step 3 on: then nothing is waited for any more.
         assert result.stderr.splitlines() == ["complete", "waits 4, stopped False"]
