@@ -142,14 +142,12 @@ def builders_of(cache: Path) -> list[int]:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_a_run_that_ends_while_it_waits_for_rows_ends_the_builder_and_goes_on(
-    by_shard: ByShard, ended_run: Callable[..., int], tmp_path: Path, how: signal.Signals
+    sft: ModuleType, by_shard: ByShard, ended_run: Callable[..., int], tmp_path: Path, how: signal.Signals
 ) -> None:
     gate = {"gate": str(tmp_path / "gate")}
-    configs = {name: by_shard(name, cache=name, dataset=gate, save_every_n_steps=1) for name in ("parts", "whole")}
-    for name, config in configs.items():
-        (tmp_path / name).mkdir()
-        OmegaConf.save(config, tmp_path / name / "config.yaml")
-    config, folder = configs["parts"], tmp_path / "parts"
+    config, folder = by_shard("parts", cache="parts", dataset=gate, save_every_n_steps=1), tmp_path / "parts"
+    folder.mkdir()
+    OmegaConf.save(config, folder / "config.yaml")
     status = ended_run("sft", "--config", folder / "config.yaml", folder=folder, steps=3, delay=0.5, number=how)
     out = (folder / "out.txt").read_text()
     done = len(logged(config, "step"))
@@ -161,11 +159,11 @@ def test_a_run_that_ends_while_it_waits_for_rows_ends_the_builder_and_goes_on(
         time.sleep(0.05)
     assert left == []
     (tmp_path / "gate").touch()
-    for name in configs:
-        file = tmp_path / name / "config.yaml"
-        assert ended_run("sft", "--config", file, folder=tmp_path / name, steps=10**9) == 0
-    assert same(weights_of(config), weights_of(configs["whole"]))
-    assert logged(config, "step", "loss") == logged(configs["whole"], "step", "loss")
+    sft.main(by_shard("parts", cache="parts", dataset=gate, save_every_n_steps=1, resume=True))
+    whole = by_shard("whole", cache="whole", dataset=gate)
+    sft.main(whole)
+    assert same(weights_of(config), weights_of(whole))
+    assert logged(config, "step", "loss") == logged(whole, "step", "loss")
 
 
 def test_two_ranks_wait_together_and_one_goes_on_with_the_same_steps(
