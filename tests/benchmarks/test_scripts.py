@@ -2,8 +2,6 @@
 
 import json
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,22 +9,17 @@ from typing import Any
 import pytest
 import tokenizers
 
-
-def run(repository: Path, script: str, *arguments: str | Path) -> Any:
-    command = [sys.executable, repository / "benchmarks" / script, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+RunScript = Callable[..., Any]
 
 
-def test_reading_rows_counts_rows_and_tokens(repository: Path, llama3_tokenizer_file: Path, tmp_path: Path):
+def test_reading_rows_counts_rows_and_tokens(run_script: RunScript, llama3_tokenizer_file: Path, tmp_path: Path):
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "1 + 1?", "answer": "2"}\n' * 9, encoding="utf-8")
     chats = tmp_path / "chats.jsonl"
     turns = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
     chats.write_text(json.dumps({"messages": turns}) + "\n", encoding="utf-8")
     tasks = [f"rows={questions}", f"batches={questions}", f"chats={chats}"]
-    measured = run(repository, "read_rows.py", "torchpipe", llama3_tokenizer_file, *tasks)
+    measured = run_script("read_rows.py", "torchpipe", llama3_tokenizer_file, *tasks)
     num_tokens = measured["chats"]["tokens"]
     assert num_tokens > 10
     assert {task: (result["rows"], result["tokens"]) for task, result in measured.items()} == {
@@ -36,27 +29,27 @@ def test_reading_rows_counts_rows_and_tokens(repository: Path, llama3_tokenizer_
     }
 
 
-def test_training_steps_are_timed_for_both_masks_on_one_batch(repository: Path, tmp_path: Path):
+def test_training_steps_are_timed_for_both_masks_on_one_batch(run_script: RunScript, tmp_path: Path):
     batch = tmp_path / "batch.pt"
-    made = run(repository, "training_step.py", "prepare", "config", batch)
+    made = run_script("training_step.py", "prepare", "config", batch)
     assert made["shape"] == [1, 2048]
     assert made["documents"] > 4
-    times = run(repository, "training_step.py", "torchpipe", "varlen,dense", batch)
+    times = run_script("training_step.py", "torchpipe", "varlen,dense", batch)
     assert {mask: len(milliseconds) for mask, milliseconds in times.items()} == {"varlen": 2, "dense": 2}
 
 
-def test_an_import_is_timed_in_a_process_of_its_own(repository: Path):
-    assert run(repository, "import_time.py", "torchpipe")["seconds"] > 0
+def test_an_import_is_timed_in_a_process_of_its_own(run_script: RunScript):
+    assert run_script("import_time.py", "torchpipe", alone=True)["seconds"] > 0
 
 
-def test_every_collater_is_timed(repository: Path):
-    times = run(repository, "collate.py", "torchpipe")
+def test_every_collater_is_timed(run_script: RunScript):
+    times = run_script("collate.py", "torchpipe")
     assert len(times) == 6
     assert all(milliseconds > 0 for milliseconds in times.values())
 
 
-def test_explaining_a_pack_is_timed_beside_the_imports(repository: Path):
-    assert all(run(repository, "explain_time.py", what)["seconds"] > 0 for what in ("explain", "imports"))
+def test_explaining_a_pack_is_timed_beside_the_imports(run_script: RunScript):
+    assert all(run_script("explain_time.py", what, alone=True)["seconds"] > 0 for what in ("explain", "imports"))
 
 
 CHATML = (
@@ -67,7 +60,7 @@ CHATML = (
 TURNS = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
 
 
-def test_renders_and_proofs_are_timed_over_plain_renders(repository: Path, tmp_path: Path):
+def test_renders_and_proofs_are_timed_over_plain_renders(run_script: RunScript, tmp_path: Path):
     templates = tmp_path / "templates"
     templates.mkdir()
     (templates / "refuses.jinja").write_text("{{ raise_exception('No.') }}", encoding="utf-8")
@@ -75,7 +68,7 @@ def test_renders_and_proofs_are_timed_over_plain_renders(repository: Path, tmp_p
     (templates / "chatml.jinja").write_text(CHATML, encoding="utf-8")
     row = {"id": "a", "messages": TURNS, "tools": None, "add_generation_prompt": False}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    measured = run(repository, "chat_templates.py", templates, tmp_path / "rows.jsonl")
+    measured = run_script("chat_templates.py", templates, tmp_path / "rows.jsonl")
     assert {part: ratios["templates"] for part, ratios in measured.items()} == {"traced": 2, "proof": 1}
     assert measured["proof"]["median"] > 0
 
@@ -97,15 +90,15 @@ def rows_folder(repository: Path, oracle_file: Callable[..., Path], tmp_path_fac
     return folder
 
 
-def test_rows_to_labels_by_a_chat_template_are_timed(repository: Path, rows_folder: Path):
-    measured = run(repository, "template_rows.py", "torchpipe", rows_folder)
+def test_rows_to_labels_by_a_chat_template_are_timed(run_script: RunScript, rows_folder: Path):
+    measured = run_script("template_rows.py", "torchpipe", rows_folder)
     made = tokenizers.Tokenizer.from_file(str(rows_folder / "tokenizer.json"))
     text = "<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
     assert (measured["rows"], measured["tokens"]) == (2, 2 * len(made.encode(text).ids))
 
 
-def test_long_rows_and_pieces_are_timed(repository: Path, rows_folder: Path):
-    measured = run(repository, "template_turns.py", rows_folder)
+def test_long_rows_and_pieces_are_timed(run_script: RunScript, rows_folder: Path):
+    measured = run_script("template_turns.py", rows_folder)
     assert all(microseconds > 0 for microseconds in measured["microseconds"].values())
     assert 0 < measured["encode"] < 1
     assert measured["pieces"] > 0

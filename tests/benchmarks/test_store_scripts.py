@@ -1,10 +1,8 @@
 """The scripts that measure the token store still run on today's torchpipe. Their times are not looked at."""
 
 import json
-import os
 import runpy
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,31 +15,22 @@ NUM_ROWS, NUM_TOKENS = 60, 200_000
 class Inputs(NamedTuple):
     """A folder of inputs, and a config whose store is in it."""
 
-    scripts: Path
+    run: Callable[..., Any]
     folder: Path
     config: Path
     store: Path
 
-    def run(self, script: str, *arguments: str | Path) -> Any:
-        """What a script prints last, without what it needs the peers for."""
-        return run(self.scripts / script, *arguments)
-
-
-def run(script: Path, *arguments: str | Path) -> Any:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, script, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
-
 
 @pytest.fixture(scope="module")
 def inputs(
-    repository: Path, shared_data: Path, llama3_tokenizer_file: Path, tmp_path_factory: pytest.TempPathFactory
+    run_script: Callable[..., Any],
+    shared_data: Path,
+    llama3_tokenizer_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Inputs:
-    folder, scripts = tmp_path_factory.mktemp("store") / "inputs", repository / "benchmarks"
-    made = run(scripts / "store_inputs.py", folder, shared_data, str(NUM_ROWS), str(NUM_TOKENS))
-    return Inputs(scripts, folder, *map(Path, made))
+    folder = tmp_path_factory.mktemp("store") / "inputs"
+    made = run_script("store_inputs.py", folder, shared_data, str(NUM_ROWS), str(NUM_TOKENS))
+    return Inputs(run_script, folder, *map(Path, made))
 
 
 def test_a_large_store_is_written_of_samples_that_were_tokenised(inputs: Inputs):
@@ -73,16 +62,16 @@ def test_packing_says_how_full_packs_are(inputs: Inputs, way: str):
 
 
 def test_a_second_start_imports_no_datasets(inputs: Inputs):
-    measured = inputs.run("store_start.py", "start", inputs.config)
+    measured = inputs.run("store_start.py", "start", inputs.config, alone=True)
     assert measured["shape"] == [4, 4096]
     assert measured["packs"] >= NUM_TOKENS / 4096
     assert not measured["datasets"]
-    assert inputs.run("store_start.py", "imports")["seconds"] > 0
+    assert inputs.run("store_start.py", "imports", alone=True)["seconds"] > 0
 
 
 def test_memory_is_that_of_the_rank_and_of_a_worker(inputs: Inputs):
     for arguments in (("store", inputs.store), ("nothing",)):
-        measured = inputs.run("store_memory.py", *arguments)
+        measured = inputs.run("store_memory.py", *arguments, alone=True)
         assert min(measured["rank"], measured["worker"]) > 2**20
 
 
