@@ -1,6 +1,7 @@
 """Imports go down only. The table is the design; the walk reads every import, inside functions too."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ REEXPORTS = {
 }
 
 
+@cache
 def imports_of(file: Path) -> list[tuple[int, str]]:
     """Line and dotted name of every import in a file."""
     found: list[tuple[int, str]] = []

@@ -1,6 +1,7 @@
 """Padding, shuffling and packing each live in one place; a second copy is where bugs start."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    """All of a file's syntax tree."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
 @pytest.mark.parametrize("kind", sorted(HOMES))
 def test_a_kind_of_work_is_done_in_its_home_only(repository: Path, kind: str) -> None:
     names, homes = HOMES[kind]
@@ -24,7 +31,7 @@ def test_a_kind_of_work_is_done_in_its_home_only(repository: Path, kind: str) ->
         where = file.relative_to(repository).as_posix()
         if where in homes:
             continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in nodes_of(file):
             if not isinstance(node, ast.Call):
                 continue
             called = node.func
@@ -40,8 +47,7 @@ def test_the_ignore_index_is_written_once(repository: Path) -> None:
     """-100 as a default of torchtune's signatures is allowed; as a value in code it is not."""
     wrong = []
     for file in sorted((repository / "torchpipe").rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        for node in nodes_of(file):
             if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant) and node.operand.value == 100:
                 wrong.append(f"{file.relative_to(repository).as_posix()}:{node.lineno}")
     assert [place for place in wrong if not place.startswith("torchpipe/constants.py")] == []

@@ -13,6 +13,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ SIZES = [(1 + 37 * n * n % 1999, 1 + 101 * n % 1777) for n in range(150)]
 CANVASES = [(4, 224), (16, 336), (4, 560)]
 
 
+@cache
 def picture(data_folder: Path, name: str) -> Image.Image:
     """A picture of the table."""
     source = PICTURES[name]
