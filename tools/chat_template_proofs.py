@@ -142,6 +142,23 @@ def cases_of(
             )
 
 
+def all_cases(
+    templates: Mapping[str, ProvableTemplate], conversations: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[list[Case], list[Case]]:
+    """:func:`cases_of` all templates, with the thinking option tried and without it.
+
+    The cases of a template that has no such option are the same ones in both.
+    """
+    both: tuple[list[Case], list[Case]] = ([], [])
+    for name, template in templates.items():
+        tried = list(cases_of(name, template, conversations, options))
+        both[0].extend(tried)
+        if template.thinking_options:
+            tried = cases_of(name, template, conversations, options, follows_row=False)
+        both[1].extend(tried)
+    return both
+
+
 def proved_by_caller(asked: TurnProver, message: int, num_messages: int) -> tuple[Rendering, Turn] | None:
     """The conversation that proves a turn if the caller asks for it: the whole, or the one up to it."""
     for end in (num_messages, message + 1):
@@ -246,14 +263,7 @@ def main(shared_data: Path) -> None:
         "date_string": "26 Jul 2024",
         "strftime_now": lambda format: "26 Jul 2024",
     }
-    cases, without = (
-        [
-            case
-            for name, template in templates.items()
-            for case in cases_of(name, template, list(rows.values()), options, follows_row=follows_row)
-        ]
-        for follows_row in (True, False)
-    )
+    cases, without = all_cases(templates, list(rows.values()), options)
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(BEGIN)[0], page.split(END)[1]
     plain = {row["id"] for row in golden}

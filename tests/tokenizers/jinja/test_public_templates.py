@@ -4,7 +4,6 @@ import re
 import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,30 @@ def compiled(chat_templates: dict[str, str]) -> dict[str, ProvableTemplate]:
     return {name: ProvableTemplate(text) for name, text in chat_templates.items()}
 
 
-CasesOf = Callable[[bool], list[Any]]
-
-
 @pytest.fixture(scope="module")
-def cases_of(
+def both_cases(
     compiled: dict[str, ProvableTemplate], conversations: list[Any], template_options: dict[str, Any]
-) -> CasesOf:
-    """All that render and have an assistant's turn, by whether the thinking option that a reply implies is tried."""
-
-    @cache
-    def made(follows_row: bool) -> list[Any]:
-        return [
-            case
-            for name, template in compiled.items()
-            for case in SCRIPT["cases_of"](name, template, conversations, template_options, follows_row=follows_row)
-        ]
-
-    return made
+) -> tuple[list[Any], list[Any]]:
+    """All that render and have an assistant's turn: the thinking option that a reply implies is tried, and is not."""
+    return SCRIPT["all_cases"](compiled, conversations, template_options)
 
 
 @pytest.fixture(scope="module")
-def cases(cases_of: CasesOf) -> list[Any]:
+def cases(both_cases: tuple[list[Any], list[Any]]) -> list[Any]:
     """Those of the tokenizers' way: the option is tried."""
-    return cases_of(True)
+    return both_cases[0]
 
 
 def test_the_documented_table_is_what_is_found(
-    cases: list[Any],
-    cases_of: CasesOf,
+    both_cases: tuple[list[Any], list[Any]],
     chat_templates: dict[str, str],
     golden_conversations: list[Any],
     repository: Path,
 ) -> None:
     page = (repository / "docs" / "chat_templates.md").read_text(encoding="utf-8")
     table, rates = page.split(SCRIPT["BEGIN"])[1].split(SCRIPT["END"])[0].strip().split("\n\n")
-    assert table == SCRIPT["table"](cases, list(chat_templates))
-    assert rates == SCRIPT["rates"](cases, cases_of(False), {conversation.id for conversation in golden_conversations})
+    assert table == SCRIPT["table"](both_cases[0], list(chat_templates))
+    assert rates == SCRIPT["rates"](*both_cases, {conversation.id for conversation in golden_conversations})
 
 
 def test_no_proof_is_false(
