@@ -6,24 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from omegaconf import DictConfig, OmegaConf
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Weights are equal to the bit for one number of threads, and the processes that tests start have one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +64,8 @@ def torchpipe_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProce
     """Function (*words, cwd=) -> the finished `torchpipe ...` process, its output as text."""
 
     def run(*words: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "torchpipe.cli.main", *map(str, words)]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
     return run
 
@@ -102,7 +91,7 @@ def ended_run() -> Callable[..., int]:
     ) -> int:
         command = [sys.executable, "-m", "torchpipe.cli.main", "run", *map(str, words), "resume=true"]
         with (folder / "out.txt").open("ab") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            process = subprocess.Popen(command, stdout=out, stderr=out)
         while process.poll() is None and logged_steps(folder) < steps:
             time.sleep(0.005)
         time.sleep(delay)

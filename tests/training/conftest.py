@@ -21,7 +21,7 @@ def run_ranks() -> Callable[..., list[subprocess.CompletedProcess[str]]]:
         processes = [
             subprocess.Popen(
                 [sys.executable, "-c", code],
-                env={**os.environ, **meet, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **meet, "RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
