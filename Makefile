@@ -3,6 +3,7 @@
 #   make demo PYTHON=python3.12       choose the interpreter
 #   make bench ONLY=store             the measurements whose names begin so, here those of the token store
 #   make test WORKERS=4               run the tests in so many processes; usually one for each core
+#   make -j2 lint test                both side by side
 PYTHON ?= python3
 TORCH_INDEX ?=
 VENV ?= .venv
@@ -10,7 +11,9 @@ BIN := $(VENV)/bin
 OUT ?= runs/demo
 ONLY ?=
 WORKERS ?= logical
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt
+# Without compiling: of the 15,000 modules few are ever imported, and Python compiles those then.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(PIP_INSTALL) --constraint requirements/constraints.txt
 
 .PHONY: help demo test soak lint format bench install clean
 .DEFAULT_GOAL := help
@@ -36,7 +39,7 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml requirements/constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.installed requirements/oracles.txt
 	@echo "Installing the test tools and the packages that tests compare with ..."
 	@$(PIP) --editable '.[dev]'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements/oracles.txt
+	@$(PIP_INSTALL) --no-deps --requirement requirements/oracles.txt
 	@touch $@
 
 install: $(VENV)/.installed
