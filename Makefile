@@ -52,7 +52,7 @@ demo: $(VENV)/.installed
 	@echo "  $(BIN)/torchpipe run sft --config configs/tiny/sft.yaml data_file=$(OUT)/sample_chats.json"
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 soak: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=0

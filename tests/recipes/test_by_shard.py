@@ -171,7 +171,8 @@ def test_two_ranks_wait_together_and_one_goes_on_with_the_same_steps(
 ) -> None:
     two = ("--standalone", "--nproc_per_node", "2", "sft", "--config")
     gate = {"gate": str(tmp_path / "gate")}
-    configs = {name: by_shard(name, cache=name, dataset=gate, num_workers=1) for name in ("parts", "whole")}
+    workers = {"parts": 1, "whole": 0}
+    configs = {name: by_shard(name, cache=name, dataset=gate, num_workers=n) for name, n in workers.items()}
     for name, config in configs.items():
         (tmp_path / name).mkdir()
         OmegaConf.save(config, tmp_path / name / "config.yaml")
