@@ -2,6 +2,7 @@
 
 import base64
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -183,6 +184,14 @@ def test_a_damaged_picture_loads_or_is_refused_in_a_sentence(kind: str, data: st
 # --- addresses -----------------------------------------------------------------------------------------------------
 
 
+class Server(ThreadingHTTPServer):
+    """A server that says nothing of clients that no longer wait for its answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[Any], None]], str]]:
     """Function (what to answer) -> the address of a server on this machine."""
@@ -196,7 +205,7 @@ def serve() -> Iterator[Callable[[Callable[[Any], None]], str]]:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}/a picture.png"
