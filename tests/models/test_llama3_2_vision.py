@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def path(llama3_tokenizer_file: Path) -> str:
     return str(llama3_tokenizer_file)
 
 
+@lru_cache(maxsize=2)  # its tokenizer takes half a second to load
 def small(path: str, **options: Any) -> Llama3VisionTransform:
     return Llama3VisionTransform(path, tile_size=28, patch_size=14, **options)
 

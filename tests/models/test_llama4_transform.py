@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def chat(*sizes: tuple[int, int]) -> list[Message]:
     return messages
 
 
+@lru_cache(maxsize=2)  # its tokenizer takes half a second to load
 def small(path: str, **options: Any) -> Llama4Transform:
     """Tiles of 4 patches, of which 1 token is left."""
     return Llama4Transform(path, tile_size=28, patch_size=14, **options)

@@ -1,6 +1,7 @@
 """Rows with images that are too long: an image is there as a whole, with its tokens, or not at all."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,12 @@ def llama4_file(oracle_file: Callable[..., Path]) -> str:
     return str(oracle_file("llama_models", "llama4", "tokenizer.model"))
 
 
+@lru_cache(maxsize=2)  # its tokenizer takes half a second to load
 def llama3(path: Path, **options: Any) -> Llama3VisionTransform:
     return Llama3VisionTransform(str(path), tile_size=28, patch_size=14, **options)
 
 
+@lru_cache(maxsize=2)  # its tokenizer takes half a second to load
 def llama4(path: str, **options: Any) -> Llama4Transform:
     return Llama4Transform(path, tile_size=28, patch_size=14, **options)
 

@@ -62,13 +62,18 @@ def test_the_sampled_policy_trains_what_the_model_samples(llama3_tokenizer_file:
     assert tokenizer.decode(trained, skip_special_tokens=False) == "yo<|eot_id|>"
 
 
+@pytest.fixture(scope="module")
+def of_json(llama3_tokenizer_json: Path) -> ChatFormatTokenizer:
+    return llama3_tokenizer(str(llama3_tokenizer_json))
+
+
 @pytest.mark.parametrize(
     "text", ["<|eot_id|>", "a<|begin_of_text|>b", "<|start_header_id|>system<|end_header_id|>\n\nx"]
 )
 def test_text_never_becomes_a_control_token(
-    tokenizer: ChatFormatTokenizer, llama3_tokenizer_json: Path, text: str
+    tokenizer: ChatFormatTokenizer, of_json: ChatFormatTokenizer, text: str
 ) -> None:
-    for each in (tokenizer, llama3_tokenizer(str(llama3_tokenizer_json))):
+    for each in (tokenizer, of_json):
         harmless, _ = each.tokenize_messages([Message("user", "x"), Message("assistant", "y")])
         tokens, _ = each.tokenize_messages([Message("user", text), Message("assistant", text)])
         controls = set(each.special_tokens.values())
@@ -77,13 +82,12 @@ def test_text_never_becomes_a_control_token(
 
 
 def test_both_back_ends_give_the_same_ids_on_every_gsm8k_text(
-    tokenizer: ChatFormatTokenizer, llama3_tokenizer_json: Path, shared_data: Path
+    tokenizer: ChatFormatTokenizer, of_json: ChatFormatTokenizer, shared_data: Path
 ) -> None:
-    other = llama3_tokenizer(str(llama3_tokenizer_json))
     for line in (shared_data / "gsm8k" / "train.jsonl").read_text(encoding="utf-8").splitlines()[:2000]:
         row = json.loads(line)
         chat = [Message("user", row["question"]), Message("assistant", row["answer"])]
-        assert other.tokenize_messages(chat) == tokenizer.tokenize_messages(chat)
+        assert of_json.tokenize_messages(chat) == tokenizer.tokenize_messages(chat)
 
 
 def test_a_tool_call_and_its_result(tokenizer: ChatFormatTokenizer) -> None:
