@@ -20,6 +20,8 @@ class BoundedFit(ABC):
         max_open_packs: packs that may be open at a time.
         max_documents: the most samples of a pack; None: any number.
         max_costs: the most of each capped quantity in a pack.
+        closing: places of quantities that every sample needs some of: a pack without room for more of one is closed at
+            once, as one of ``max_documents`` is.
     """
 
     def __init__(
@@ -29,11 +31,13 @@ class BoundedFit(ABC):
         max_open_packs: int = DEFAULT_OPEN_PACKS,
         max_documents: int | None = None,
         max_costs: Sequence[int] = (),
+        closing: Sequence[int] = (),
     ) -> None:
         self._capacities = [capacity] if isinstance(capacity, int) else sorted(capacity)
         self._max_open_packs = max_open_packs
         self._max_documents = max_documents
         self._max_costs = tuple(max_costs)
+        self._closing = tuple(closing)
         self._packs: dict[int, list[Span]] = {}  # open packs by number, in the order of opening
         self._open: list[tuple[int, int]] = []  # free tokens and number of each; kept in order by _put
         self._rooms: dict[int, tuple[int, ...]] = {}  # what each may still take of the capped quantities
@@ -67,12 +71,14 @@ class BoundedFit(ABC):
         spans = self._packs[number]
         spans.append(Span(sample, 0, num_tokens))
         free -= num_tokens
-        if not free or len(spans) == self._max_documents:
+        rooms = tuple([room - cost for room, cost in zip(rooms, costs, strict=True)])
+        is_full = any(rooms[place] == 0 for place in self._closing)
+        if not free or len(spans) == self._max_documents or is_full:
             closed.append(self._packs.pop(number))
             self._rooms.pop(number, None)
             return closed
         if costs:
-            self._rooms[number] = tuple([room - cost for room, cost in zip(rooms, costs, strict=True)])
+            self._rooms[number] = rooms
         self._put(free, number)
         return closed
 

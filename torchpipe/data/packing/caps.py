@@ -22,11 +22,13 @@ class Cap:
         name: what errors call it.
         needs: int64, what each document, or each item, needs.
         limit: the most in a pack.
+        closes: whether each of them needs some, so that a pack without room for more of it is full.
     """
 
     name: str
     needs: np.ndarray
     limit: int
+    closes: bool = False
 
 
 def caps_of(
@@ -53,7 +55,7 @@ def caps_of(
     caps: list[Cap] = []
     if max_documents is not None:
         limit = whole_number(max_documents, "max_documents")
-        caps.append(Cap(name="documents", needs=np.broadcast_to(np.int64(1), len(lengths)), limit=limit))
+        caps.append(Cap(name="documents", needs=np.broadcast_to(np.int64(1), len(lengths)), limit=limit, closes=True))
     costs = cost if isinstance(cost, Mapping) else {} if cost is None else {"cost": cost}
     limits = max_cost if isinstance(max_cost, Mapping) else {} if max_cost is None else {"cost": max_cost}
     for name in {**costs, **limits}:

@@ -197,7 +197,10 @@ def _place(
         placed = concat_then_split(given, capacities[0])
     elif strategy in ("best_fit", "first_fit"):
         planner = (BestFit if strategy == "best_fit" else FirstFit)(
-            capacities, max_open_packs=max_open_packs, max_costs=[cap.limit for cap in items.caps]
+            capacities,
+            max_open_packs=max_open_packs,
+            max_costs=[cap.limit for cap in items.caps],
+            closing=[place for place, cap in enumerate(items.caps) if cap.closes],
         )
         sample, start, stop, offsets = columns_of(_pushed(planner, given))
         placed = Placed(order=sample, pack_offsets=offsets, start=start, stop=stop)
