@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from store_inputs import CAPACITY, samples_of
 
-PACKS_AT_ONCE = 256
-"""An array of so many packs is large enough for numpy to ask for large pages of memory."""
 Packing = Callable[[], int]
 """Packs all samples and returns the number of packs."""
 
@@ -34,11 +32,9 @@ def torchpipe_packs(folder: Path, *, materialised: bool) -> Packing:
 
     def run() -> int:
         plan = plan_packs(store.lengths, CAPACITY)
-        packs: list[Any] = []
-        for first in range(0, len(plan) if materialised else 0, PACKS_AT_ONCE):
-            some = range(first, min(first + PACKS_AT_ONCE, len(plan)))
-            packs += assemble(plan, some, store, capacity=CAPACITY, padding_idx=0)
-        return len(plan)
+        if not materialised:
+            return len(plan)
+        return len(list(assemble(plan, range(len(plan)), store, capacity=CAPACITY, padding_idx=0)))
 
     return run
 

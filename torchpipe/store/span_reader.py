@@ -80,8 +80,7 @@ class SpanReader:
         labels[:-1] = tokens[1:]
         labels[-1] = IGNORE_INDEX
         self._put_last_labels(labels, ends, sample, start, stop, lengths, shard_of, low)
-        untrained = _unpacked(packed, low, high) == 0
-        np.copyto(labels, IGNORE_INDEX, where=untrained)
+        np.copyto(labels, IGNORE_INDEX, where=_zero_bits(packed, low, high))
         if self._has_explicit:
             for k in map(int, np.flatnonzero(self._explicit[shard_of])):
                 begin, end = int(ends[k] - num_tokens[k]), int(ends[k])
@@ -207,17 +206,17 @@ class _Ranks:
         return self._before[word] + np.bitwise_count(lower)
 
 
-def _unpacked(packed: list[np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The bits of all spans, one a byte. ::
+def _zero_bits(packed: list[np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Whether each bit is 0, of all spans one after the other: bool. ::
 
-        packed of two spans     ..aaaaaa aaa.....  .bbbbbb.
-        result                  aaaaaaaaabbbbbb
+        packed of two spans     ..101110 011.....  .000111.
+        result                  010001100111000
 
     Args:
         packed: the bytes that hold a span's bits, for each span.
         low, high: where each span's bits begin and end in its shard.
     """
-    bits = np.unpackbits(np.concatenate(packed), bitorder="little")
+    bits = np.unpackbits(~np.concatenate(packed), bitorder="little").view(np.bool_)
     num_bits = (((high + 7) >> 3) - (low >> 3)) << 3
     begin = np.cumsum(num_bits) - num_bits + (low & 7)
     ends = (begin + high - low).tolist()

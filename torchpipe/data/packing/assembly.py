@@ -12,6 +12,10 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.packing.pack_plan import PackPlan
 from torchpipe.errors import DataError
 
+_PACKS_AT_ONCE = 16
+"""Rows that are written together: few enough that what is written once is in the processor's cache when it is read
+again, enough that a call of numpy costs little beside them. A batch is seldom more."""
+
 
 class SampleTokens(Protocol):
     """The tokens of samples, by number: a token store, or anything that can copy parts of samples into arrays."""
@@ -106,32 +110,53 @@ def assemble(
     """
     offsets = plan.pack_offsets
     bounds = [(int(offsets[pack]), int(offsets[pack + 1])) for pack in packs]
+    shape = (len(bounds), capacity)
+    arrays: dict[str, np.ndarray] = {name: np.empty(shape, dtype=np.int64) for name in ("tokens", "labels")}
+    if samples.has_weights:
+        arrays["loss_weights"] = np.empty(shape, dtype=np.float32)
+    arrays["input_pos"] = np.empty(shape, dtype=np.int64)
+    fills = {"tokens": padding_idx, "labels": IGNORE_INDEX, "loss_weights": 0}
+    seq_lens: list[np.ndarray] = []
+    for first in range(0, len(bounds), _PACKS_AT_ONCE):
+        some = slice(first, first + _PACKS_AT_ONCE)
+        rows = {name: array[some] for name, array in arrays.items()}
+        seq_lens += _fill(rows, plan, bounds[some], samples, fills)
+    stacks = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return PackedItems(stacks, [torch.from_numpy(own) for own in seq_lens])
+
+
+def _fill(
+    arrays: dict[str, np.ndarray],
+    plan: PackPlan,
+    bounds: Sequence[tuple[int, int]],
+    samples: SampleTokens,
+    fills: Mapping[str, float],
+) -> list[np.ndarray]:
+    """Writes the rows of some packs, and returns the documents' lengths of each, padding's too: int64 [documents].
+
+    Args:
+        arrays: by key [b, s], written to.
+        bounds: the first span of each pack, and the one after its last, [b].
+        fills: what padding is filled with, by key, for those that are read from the samples.
+    """
+    capacity = arrays["tokens"].shape[1]
     # Slices of a pack's spans, since a batch has few packs: index arrays of all spans take twice as long.
     sample, start, stop = (
-        np.concatenate([column[:0], *(column[first:last] for first, last in bounds)])
+        np.concatenate([column[first:last] for first, last in bounds])
         for column in (plan.sample, plan.start, plan.stop)
     )
     lens = stop - start
     num_spans = [last - first for first, last in bounds]
     counts = iter(lens.tolist())
     used = [sum(islice(counts, number)) for number in num_spans]
-    if max(used, default=0) > capacity:
+    if max(used) > capacity:
         raise DataError(f"A pack of {capacity} tokens was given spans of {max(used)} tokens.")
-
-    shape, total = (len(bounds), capacity), sum(used)
-    arrays: dict[str, np.ndarray] = {name: np.empty(shape, dtype=np.int64) for name in ("tokens", "labels")}
-    if samples.has_weights:
-        arrays["loss_weights"] = np.empty(shape, dtype=np.float32)
-    read = {name: rows.reshape(-1)[:total] for name, rows in arrays.items()}
-    samples.gather(sample, start, stop, **read)
-    fills = {"tokens": padding_idx, "labels": IGNORE_INDEX, "loss_weights": 0}
-    for name, rows in arrays.items():
-        _move_to_rows(rows, used, fills[name])
-    arrays["input_pos"] = np.empty(shape, dtype=np.int64)
-    seq_lens = _positions(arrays["input_pos"], start % capacity, lens, num_spans)
-
-    stacks = {name: torch.from_numpy(rows) for name, rows in arrays.items()}
-    return PackedItems(stacks, [torch.from_numpy(own) for own in seq_lens])
+    total = sum(used)
+    samples.gather(sample, start, stop, **{name: arrays[name].reshape(-1)[:total] for name in arrays if name in fills})
+    for name, fill in fills.items():
+        if name in arrays:
+            _move_to_rows(arrays[name], used, fill)
+    return _positions(arrays["input_pos"], start % capacity, lens, num_spans)
 
 
 def _move_to_rows(rows: np.ndarray, used: list[int], fill: float) -> None:
