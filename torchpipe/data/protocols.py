@@ -51,3 +51,16 @@ class RandomAccessDataSource(Protocol[Row]):
     def __getitem__(self, index: int, /) -> Row:
         """Row ``index``."""
         ...
+
+
+def can_be_read_ahead(dataset: object) -> bool:
+    """Whether items may be read in a thread, before they are asked for, while the process does something else.
+
+    A data set says so by ``can_be_read_ahead`` (a bool, or a property) on its own class: reading an item then draws no
+    global random numbers, and several threads may read. A class that inherits it has to say it again, since its own
+    code may do otherwise.
+
+    >>> can_be_read_ahead([1, 2])
+    False
+    """
+    return "can_be_read_ahead" in vars(type(dataset)) and bool(getattr(dataset, "can_be_read_ahead", False))

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
-from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.data.protocols import RandomAccessDataSource, can_be_read_ahead
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
@@ -77,6 +77,11 @@ class ConcatDataset(Dataset[Any]):
         counted = [count for count in counts if isinstance(count, SampleCounts)]
         if len(counted) == len(counts):
             self.counts = sum_of_counts(counted)
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether all parts say so, see :func:`~torchpipe.data.protocols.can_be_read_ahead`."""
+        return all(can_be_read_ahead(dataset) for dataset in self.datasets)
 
     @property
     def lengths(self) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Packs of a store that is used while it is built: those of its finished shards, each planned on its own."""
 
 import hashlib
+import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -43,10 +44,13 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     Attributes:
         name: what errors call the samples.
         max_seq_len: tokens of a pack.
+        can_be_read_ahead: True, see :func:`~torchpipe.data.protocols.can_be_read_ahead`.
 
     Raises:
         ConfigError: an option is not possible.
     """
+
+    can_be_read_ahead = True
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     ) -> None:
         self.name = recipe.name
         self.max_seq_len = max_seq_len
+        self._lock = threading.RLock()  # of what is known of the shards, which a loader's thread asks for too
         self._checks: list[Callable[[SampleCounts], None]] = []
         self._padding_idx = padding_idx
         self._options = {
@@ -122,9 +127,10 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Calls a function with what became of the rows of each shard, now for those that are there, and for the others
         before they are trained on: what it raises then, :meth:`wait_for` raises.
         """
-        for counts in self._counts:
-            check(counts)
-        self._checks.append(check)
+        with self._lock:
+            for counts in self._counts:
+                check(counts)
+            self._checks.append(check)
 
     def is_there(self, shard: int | None) -> bool:
         """Whether a shard and those before it can be read, or it is known that there are none of that number.
@@ -132,21 +138,22 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         Args:
             shard: None: all of them, and the store is finished.
         """
-        while shard is None or shard >= len(self._ends):
-            store = self._store
-            if self._error is not None or store is None:
-                return False
-            if self._whole is None and store.is_published:
-                self._whole = store.whole()
-            if len(self._ends) == self.num_shards:
-                return True
-            if not store.has_shard(len(self._ends)):
-                return False
-            try:
-                self._add_shard()
-            except Exception as error:  # raised where the shard is waited for: those before it can be trained on
-                self._error = error
-        return True
+        with self._lock:
+            while shard is None or shard >= len(self._ends):
+                store = self._store
+                if self._error is not None or store is None:
+                    return False
+                if self._whole is None and store.is_published:
+                    self._whole = store.whole()
+                if len(self._ends) == self.num_shards:
+                    return True
+                if not store.has_shard(len(self._ends)):
+                    return False
+                try:
+                    self._add_shard()
+                except Exception as error:  # raised where the shard is waited for: those before it can be trained on
+                    self._error = error
+            return True
 
     def wait_for(self, shard: int | None, *, stop: Callable[[], bool] = lambda: False) -> bool:
         """Waits until :meth:`is_there` is true, or ``stop()``; returns which of the two it was.
@@ -254,12 +261,21 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def _opened(self, shard: int) -> PackedDataset | None:
         """The packs of a shard; None where it has no token."""
-        if shard not in self._open:
-            while len(self._open) >= _NUM_OPEN:
-                del self._open[next(iter(self._open))]
-            store = TokenStore.open_shards(self._folder, [shard], verify="lazy")
-            self._open[shard] = PackedDataset(store, **self._options) if store.num_tokens else None
-        return self._open[shard]
+        with self._lock:
+            if shard not in self._open:
+                while len(self._open) >= _NUM_OPEN:
+                    del self._open[next(iter(self._open))]
+                store = TokenStore.open_shards(self._folder, [shard], verify="lazy")
+                self._open[shard] = PackedDataset(store, **self._options) if store.num_tokens else None
+            return self._open[shard]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": None, "_whole": None, "_open": {}, "_checks": [], "_error": None}
+        return {**self.__dict__, **_OF_THE_PROCESS, "_open": {}, "_checks": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
+
+_OF_THE_PROCESS = dict.fromkeys(("_store", "_whole", "_error", "_lock"))
+"""What a copy for another process has not."""

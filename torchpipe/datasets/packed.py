@@ -53,12 +53,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         counts: what became of the rows.
         plan: which samples share a row.
         fingerprint: 32 hexadecimal digits that two share only if their items are equal.
+        can_be_read_ahead: True, see :func:`~torchpipe.data.protocols.can_be_read_ahead`.
 
     Raises:
         DataError: a sample does not fit a row, has no equal number of tokens and labels, or none is left.
         ConfigError: max_seq_len, max_packs or the strategy is not possible.
         StoreError: the store can't be written or read.
     """
+
+    can_be_read_ahead = True
 
     def __init__(
         self,

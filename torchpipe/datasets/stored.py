@@ -37,11 +37,14 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         counts: what became of the rows.
         recipe: how the samples are made; None for a store that was given, and in a copy for another process.
         fingerprint: 32 hexadecimal digits that two share only if their items are equal.
+        can_be_read_ahead: True, see :func:`~torchpipe.data.protocols.can_be_read_ahead`.
 
     Raises:
         StoreError: the store can't be written or read.
         Exception: the first bad row's own error.
     """
+
+    can_be_read_ahead = True
 
     def __init__(
         self,

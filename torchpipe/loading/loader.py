@@ -10,8 +10,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from torchpipe._seeds import derive
+from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import PADDING
+from torchpipe.loading.read_ahead import ReadAhead, is_torchpipes
 from torchpipe.loading.sampler import StepSampler
 from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
@@ -65,6 +67,12 @@ class StepLoader:
         rank, world_size: this process and how many train together.
         num_workers, pin_memory, prefetch_factor: as in torch's ``DataLoader``. A worker lets SIGTERM pass, so that a
             run that is asked to end can end its step first.
+        read_ahead: steps whose micro-batches a thread of this process makes ready, or takes over from workers, while
+            the caller trains; so many steps' batches more are in memory. 0: each batch is read when it is asked for.
+            A number above 0 runs the code of ``dataset`` and ``collate_fn`` in the thread, where there are no workers.
+            None: 1 where that changes no batch and no other random number: with workers, or if the data set says that
+            it :func:`~torchpipe.data.protocols.can_be_read_ahead` and batches are made by
+            :mod:`torchpipe.data.collate`; else 0.
 
     Raises:
         ConfigError: the arguments don't fit each other.
@@ -98,7 +106,15 @@ class StepLoader:
         num_workers: int = 0,
         pin_memory: bool = False,
         prefetch_factor: int | None = None,
+        read_ahead: int | None = None,
     ) -> None:
+        for name, value, least in (
+            ("num_workers", num_workers, 0),
+            ("prefetch_factor", 1 if prefetch_factor is None else prefetch_factor, 1),
+            ("read_ahead", 0 if read_ahead is None else read_ahead, 0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
         if isinstance(steps, GlobalSteps) and len(dataset) != steps.num_packs:
             raise ConfigError(f"The data set has {len(dataset):,} items and the steps {steps.num_packs:,} packs.")
         if prefetch_factor is not None and num_workers == 0:
@@ -112,6 +128,11 @@ class StepLoader:
             "pin_memory": pin_memory,
             "prefetch_factor": prefetch_factor,
         }
+        if read_ahead is None:
+            is_safe = can_be_read_ahead(dataset) and is_torchpipes(collate_fn)
+            is_safe = is_safe and (collate_batch is None or is_torchpipes(collate_batch))
+            read_ahead = int(num_workers > 0 or is_safe)
+        self._read_ahead = read_ahead
         self._position = (0, 0)
 
     @property
@@ -169,21 +190,25 @@ class StepLoader:
         """
         wait = wait or self.steps.wait
         batches: Iterator[Any] = iter(())
-        while (num_steps is None or self.steps_done < num_steps) and (epochs is None or self._position[0] < epochs):
-            epoch, number = self._position
-            if not wait(epoch, number):
-                return
-            if not self.steps.has(epoch, number):
-                self._position = (epoch + 1, 0)
-                continue
-            first = next(batches, _NONE)
-            if first is _NONE:  # the last pass has read all that was ready
-                batches = self._read_on()
-                first = next(batches)
-            micro_batches = (first, *(next(batches) for _ in range(self.accumulation - 1)))
-            is_last = self.steps.is_ready(epoch, number + 1) and not self.steps.has(epoch, number + 1)
-            self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
-            yield self._step(epoch, number, micro_batches)
+        try:
+            while (num_steps is None or self.steps_done < num_steps) and (epochs is None or self._position[0] < epochs):
+                epoch, number = self._position
+                if not wait(epoch, number):
+                    return
+                if not self.steps.has(epoch, number):
+                    self._position = (epoch + 1, 0)
+                    continue
+                first = next(batches, _NONE)
+                if first is _NONE:  # the last pass has read all that was ready
+                    batches = self._read_on()
+                    first = next(batches)
+                micro_batches = (first, *(next(batches) for _ in range(self.accumulation - 1)))
+                is_last = self.steps.is_ready(epoch, number + 1) and not self.steps.has(epoch, number + 1)
+                self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
+                yield self._step(epoch, number, micro_batches)
+        finally:
+            if isinstance(batches, ReadAhead):
+                batches.close()
 
     def _read_on(self) -> Iterator[Any]:
         """This rank's micro-batches of the steps from here on that are known, of this epoch."""
@@ -191,7 +216,7 @@ class StepLoader:
         self._sampler.seek(epoch, number)
         # A generator of its own: the loader draws a base seed for its workers, and must not move the global stream.
         generator = torch.Generator().manual_seed(derive(self.steps.seed, "workers", epoch, self._sampler.rank) % 2**63)
-        return iter(
+        batches = iter(
             DataLoader(
                 self._batches,
                 batch_size=None,
@@ -203,6 +228,11 @@ class StepLoader:
                 **self._options,
             )
         )
+        if not self._read_ahead:
+            return batches
+        if self._options["pin_memory"] and torch.accelerator.is_available():
+            batches = _read_with(batches, torch.accelerator.current_device_index())
+        return ReadAhead(batches, depth=self._read_ahead * self.accumulation)
 
     def _step(self, epoch: int, number: int, micro_batches: tuple[Any, ...]) -> Step:
         packs = self.steps.packs(epoch, number)
@@ -255,6 +285,14 @@ class _Batches(Dataset[Any]):
         if self._collate_batch is not None and PADDING not in indices:
             return self._collate_batch(self._items.dataset.batch(indices))
         return self._collate_fn(self._items.__getitems__(indices))
+
+
+def _read_with(batches: Iterator[Any], device: int) -> Iterator[Any]:
+    """The batches, read by a thread that has the device as its own: each new thread has the first, and page-locked
+    memory would take some of its memory for every rank.
+    """
+    torch.accelerator.set_device_index(device)
+    yield from batches
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -91,7 +91,8 @@ class ShardSteps:
         self.global_batch_size, self.seed, self.shuffle, self.balance = global_batch_size, seed, shuffle, balance
         self._packs = packs
         # The epoch that was asked for last: where the shards that are known begin, in its order, and where they end.
-        self._epoch, self._starts = 0, [0]
+        # Neither is ever changed: a loader's thread asks too, maybe for another epoch.
+        self._kept: tuple[int, tuple[int, ...]] = (0, (0,))
 
     @property
     def is_complete(self) -> bool:
@@ -117,7 +118,7 @@ class ShardSteps:
 
     def is_ready(self, epoch: int, step: int) -> bool:
         """Whether it can be said at once which packs the step has, or that the epoch has no such step."""
-        return self._missing(epoch, step) is None
+        return self._known(epoch, step)[1] is None
 
     def has(self, epoch: int, step: int) -> bool:
         """Whether the epoch has a step of that number; waits until that can be said.
@@ -125,8 +126,7 @@ class ShardSteps:
         Raises:
             ConfigError: there is no pack at all.
         """
-        self.wait(epoch, step)
-        has = step * self.global_batch_size < self._starts[-1]
+        has = step * self.global_batch_size < self._waited(epoch, step)[-1]
         if not has and self._num_packs == 0:
             raise ConfigError("There is nothing to train on: the data set is empty, or no row of it was kept.")
         return has
@@ -137,7 +137,7 @@ class ShardSteps:
         Raises:
             Exception: what keeps a shard from being finished or from being trained on.
         """
-        while (missing := self._missing(epoch, step)) is not None:
+        while (missing := self._known(epoch, step)[1]) is not None:
             if not self._packs.wait_for(missing[0], stop=stop):
                 return False
         return True
@@ -150,7 +150,7 @@ class ShardSteps:
         """
         if step < 0 or not self.has(epoch, step):
             raise IndexError(f"Step {step} of epoch {epoch} was asked for, and it has {self.num_steps} steps.")
-        starts, start = self._starts, step * self.global_batch_size
+        starts, start = self._waited(epoch, step), step * self.global_batch_size
         stop = min(start + self.global_batch_size, starts[-1])
         found = []
         place = bisect_right(starts, start) - 1
@@ -189,24 +189,35 @@ class ShardSteps:
             num_shards = self._packs.num_shards or 0
         else:
             num_packs = step * self.global_batch_size
-            self.wait(0, max(0, step - 1))
-            num_shards = bisect_left(self._starts, min(num_packs, self._starts[-1]))
+            starts = self._waited(0, max(0, step - 1))
+            num_shards = bisect_left(starts, min(num_packs, starts[-1]))
         return {"shards": num_shards, "samples": self._packs.digest_of(num_shards)}
 
-    def _missing(self, epoch: int, step: int) -> tuple[int | None] | None:
-        """What has to be waited for before the step is known: a shard, or None for all of them; None: nothing."""
-        if epoch != self._epoch:
-            self._epoch, self._starts = epoch, [0]
+    def _waited(self, epoch: int, step: int) -> tuple[int, ...]:
+        """Where the shards of the epoch begin, in its order, as far as the step needs, and where they end."""
+        self.wait(epoch, step)
+        return self._known(epoch, step)[0]
+
+    def _known(self, epoch: int, step: int) -> tuple[tuple[int, ...], tuple[int | None] | None]:
+        """Where the shards begin that are known, and what has to be waited for before the step is: a shard, or None
+        for all of them; None: nothing.
+        """
+        kept, starts = self._kept
+        if epoch != kept:
+            starts = (0,)
+        missing = None
         if epoch > 0 and not self._packs.is_there(None):
-            return (None,)
-        while self._starts[-1] < (step + 1) * self.global_batch_size:
-            place = len(self._starts) - 1
+            missing = (None,)
+        while missing is None and starts[-1] < (step + 1) * self.global_batch_size:
+            place = len(starts) - 1
             if not self._packs.is_there(place):
-                return (place,)
-            if place == self._packs.num_shards:
+                missing = (place,)
+            elif place == self._packs.num_shards:
                 break
-            self._starts.append(self._starts[-1] + len(self._packs.packs_of(self._shard(epoch, place))))
-        return None
+            else:
+                starts = (*starts, starts[-1] + len(self._packs.packs_of(self._shard(epoch, place))))
+        self._kept = (epoch, starts)
+        return starts, missing
 
     def _shard(self, epoch: int, place: int) -> int:
         if epoch == 0 or not self.shuffle:

@@ -47,8 +47,8 @@ class GlobalSteps:
     pack_lens: np.ndarray | None = None
     plan: str = ""
     _num_steps: int = field(default=0, init=False, repr=False)
-    # The steps of the epoch that was asked for last: the packs in order, and where each step starts (steps + 1).
-    _epoch: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
+    # The epoch that was asked for last and its steps: the packs in order, and where each step starts (steps + 1).
+    _kept: tuple[int, tuple[np.ndarray, np.ndarray] | None] = field(default=(0, None), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.num_packs == 0:
@@ -187,11 +187,11 @@ class GlobalSteps:
         return [order[group_of == group] for group in np.argsort(firsts, kind="stable")]
 
     def _steps_of(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        if epoch not in self._epoch:
-            made = self._make(epoch)
-            self._epoch.clear()
-            self._epoch[epoch] = made
-        return self._epoch[epoch]
+        kept, steps = self._kept  # read once and replaced as a whole: a loader's thread asks too
+        if kept != epoch or steps is None:
+            steps = self._make(epoch)
+            object.__setattr__(self, "_kept", (epoch, steps))
+        return steps
 
     def _make(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         order = epoch_order(self.num_packs, seed=self.seed, epoch=epoch, shuffle=self.shuffle)

@@ -1,6 +1,7 @@
 """Reading spans of samples out of memory-mapped shards, many at once."""
 
 import resource
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ _MAX_MAPPED = 1 << 13
 class SpanReader:
     """Reads spans: ``[start, stop)`` of a sample, given as three arrays of whole numbers [spans].
 
-    What a call costs is a few numpy calls over all tokens, and two slices a span.
+    What a call costs is a few numpy calls over all tokens, and two slices a span. Several threads may call.
 
     Args:
         shards: of the store.
@@ -28,6 +29,7 @@ class SpanReader:
     """
 
     def __init__(self, shards: Sequence[Shard], index: SampleIndex, *, lazy: bool) -> None:
+        self._lock = threading.Lock()  # of what is mapped and what was checked
         self._shards = shards
         self._index = index
         self._lazy = lazy
@@ -51,6 +53,18 @@ class SpanReader:
         loss_weights: np.ndarray | None = None,
     ) -> None:
         """See :meth:`~torchpipe.store.token_store.TokenStore.gather`."""
+        with self._lock:
+            self._gather(sample, start, stop, tokens, labels, loss_weights)
+
+    def _gather(
+        self,
+        sample: np.ndarray,
+        start: np.ndarray,
+        stop: np.ndarray,
+        tokens: np.ndarray,
+        labels: np.ndarray,
+        loss_weights: np.ndarray | None,
+    ) -> None:
         lengths = self._checked_lengths(sample, start, stop)
         num_tokens = stop - start
         ends = np.cumsum(num_tokens)
@@ -90,6 +104,10 @@ class SpanReader:
 
     def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """See :meth:`~torchpipe.store.token_store.TokenStore.trained_in`."""
+        with self._lock:
+            return self._trained_in(sample, start, stop)
+
+    def _trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         lengths = self._checked_lengths(sample, start, stop)
         counts = self._index.trained_counts[sample].astype(np.int64)
         cut = np.flatnonzero((start > 0) | (stop < lengths))

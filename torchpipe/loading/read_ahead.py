@@ -1,0 +1,140 @@
+"""Reading batches in a thread, before they are asked for."""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+_PATIENCE = 10.0
+"""Seconds that an end waits for the item that is being read. The thread ends after it in any case."""
+
+
+class ReadAhead(Iterator[Any]):
+    """The items of an iterator, in order, read by a thread of their own while the caller does something else.
+
+    An error of the iterator is raised in place of the item that it kept from coming, with its traceback. The thread
+    ends with the items, with an error, with :meth:`close`, when this object is dropped, and when the process ends. A
+    process that is forked while the thread runs has none of its locks: the fork waits for the item that is being read.
+
+    Args:
+        items: read by the thread alone from now on.
+        depth: the most items that are read and were not asked for, 1 or more.
+
+    >>> ahead = ReadAhead(iter("abc"), depth=2)
+    >>> next(ahead), list(ahead)
+    ('a', ['b', 'c'])
+    """
+
+    def __init__(self, items: Iterator[Any], *, depth: int) -> None:
+        self._thread = thread = _Reader(items, depth)
+        self._end: Callable[[], Any] = weakref.finalize(self, _end, thread, os.getpid())
+        thread.start()
+
+    def __next__(self) -> Any:
+        if self._thread.has_given_all:
+            raise StopIteration
+        item = self._thread.ready.get()
+        self._thread.room.release()
+        if not isinstance(item, _End):
+            return item
+        self._thread.has_given_all = True
+        self.close()
+        if item.error is None:
+            raise StopIteration
+        raise item.error
+
+    def close(self) -> None:
+        """Ends the thread and drops what it has read."""
+        self._thread.has_given_all = True
+        self._end()
+
+
+class _End:
+    """Stands behind the last item."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+class _Reader(threading.Thread):
+    """The thread. It holds no reference to the ``ReadAhead``, so that this can be dropped while the thread runs."""
+
+    def __init__(self, items: Iterator[Any], depth: int) -> None:
+        super().__init__(name="torchpipe read-ahead", daemon=True)  # _end sees to it at exit
+        self.ready: SimpleQueue[Any] = SimpleQueue()
+        self.room = threading.Semaphore(depth)
+        self.stopped = False
+        self.has_given_all = False
+        self.is_reading = threading.Lock()  # held while the iterator's code runs
+        self._items: Iterator[Any] | None = items
+
+    def run(self) -> None:
+        _READERS.add(self)
+        error = None
+        try:
+            while self._read_one():
+                pass
+        except BaseException as raised:  # all of them are for who asks for the item
+            error = raised
+        finally:
+            _READERS.discard(self)
+            self._items = None  # a DataLoader's workers end here
+        self.ready.put(_End(error))
+
+    def _read_one(self) -> bool:
+        """Whether there may be more."""
+        self.room.acquire()
+        assert self._items is not None
+        with self.is_reading:
+            item = _End if self.stopped else next(self._items, _End)
+        if item is _End:
+            return False
+        self.ready.put(item)
+        return True
+
+
+def _end(thread: _Reader, process: int) -> None:
+    """Stops a thread, and waits for it where that can't be for ever."""
+    if os.getpid() != process:
+        return  # a copy of the object in a forked process, where there is no such thread
+    thread.stopped = True
+    thread.room.release()
+    # The garbage of one reader may be collected in the thread of another, or in its own.
+    if not isinstance(threading.current_thread(), _Reader):
+        thread.join(_PATIENCE)
+
+
+# A lock that a reader holds at the moment of a fork stays locked in the new process, whose code would wait for it
+# without end. So no fork takes place while an item is being read.
+
+_READERS: set[_Reader] = set()
+_HELD: list[threading.Lock] = []
+
+
+def _before_fork() -> None:
+    if isinstance(threading.current_thread(), _Reader):
+        return  # it is the reading itself that forks
+    for reader in list(_READERS):
+        reader.is_reading.acquire()
+        _HELD.append(reader.is_reading)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop().release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def is_torchpipes(collate: Callable[..., Any] | None) -> bool:
+    """Whether a function, or the one that a partial calls, is one of :mod:`torchpipe.data.collate`.
+
+    They draw no random numbers and use nothing but their arguments, so that any thread may call them.
+    """
+    while isinstance(collate, partial):
+        collate = collate.func
+    return (getattr(collate, "__module__", None) or "").startswith("torchpipe.data.collate.")
