@@ -297,6 +297,10 @@ def test_a_damaged_state_is_refused(make_packs: Make, change: dict[str, Any], se
         ({"batch_size": 0}, "batch_size is 0"),
         ({"world_size": 0}, "world_size is 0"),
         ({"prefetch_factor": 2}, "prefetch_factor has no effect without workers"),
+        ({"prefetch_factor": 0, "num_workers": 1}, "prefetch_factor is 0. Give a whole number, 1 or more"),
+        ({"num_workers": -1}, "num_workers is -1. Give a whole number, 0 or more"),
+        ({"num_workers": True}, "num_workers is True"),
+        ({"read_ahead": -1}, "read_ahead is -1. Give a whole number, 0 or more"),
         ({"dataset": [1]}, "The data set has 1 items and the steps 26 packs"),
     ],
 )

@@ -70,6 +70,12 @@ def test_an_empty_batch_and_an_unknown_mask_are_refused():
         padded_collate_packed(BATCH, mask="varlem")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("mask", [2, None, ["dense"]])
+def test_a_mask_that_is_no_word_is_refused(mask: Any):
+    with pytest.raises(ConfigError, match=r"Unknown mask .*It is one of 'dense', 'ids', 'varlen'"):
+        padded_collate_packed(BATCH, mask=mask)
+
+
 @pytest.mark.parametrize("key", ["labels", "input_pos"])
 @pytest.mark.parametrize("mask", ["dense", "varlen"])
 def test_as_many_labels_and_positions_as_tokens_are_needed(key: str, mask: Any):

@@ -84,6 +84,19 @@ def test_packing_and_unpacking_is_the_identity(data: st.DataObject):
     assert back == [[values.tolist() for values in sample] for sample in samples.samples]
 
 
+def test_many_packs_are_those_that_are_read_one_by_one():
+    numbers = np.random.default_rng(0)
+    lengths = numbers.integers(1, 12, 400)
+    samples = Samples(*[(numbers.integers(0, 50, n), numbers.choice([-100, 3], n), numbers.random(n)) for n in lengths])
+    plan = plan_packs(lengths, 12)
+    some: Any = numbers.permutation(len(plan))[:70]
+    together = assemble(plan, some, samples, capacity=12, padding_idx=9)
+    for pack, read in zip(some, together, strict=True):
+        (alone,) = assemble(plan, [pack], samples, capacity=12, padding_idx=9)
+        assert all(torch.equal(alone[key], read[key]) for key in alone)
+    assert len({pack["tokens"].untyped_storage().nbytes() for pack in together}) == 1, "each holds its row alone"
+
+
 def three_packs() -> Any:
     samples = Samples(([5, 6], [6, -100], [0.5, 0.0]), ([7, 8, 9], [8, 9, -100], [1.0, 2.0, 0.0]), ([1], [2], [0.25]))
     plan = PackPlan.from_packs([[Span(0, 0, 2)], [Span(1, 0, 3), Span(2, 0, 1)], [Span(2, 0, 1)]])

@@ -64,7 +64,8 @@ def test_a_plan_is_small_integers() -> None:
 
 def test_a_sample_longer_than_a_pack_is_refused_with_the_remedies() -> None:
     with pytest.raises(
-        DataError, match="Sample 1: 7 tokens do not fit a pack of 6. Raise max_seq_len, set split_across_pack"
+        DataError,
+        match=r"Sample 1: 7 tokens do not fit a pack of 6. Raise capacity \(max_seq_len\), set split_across_pack",
     ):
         plan_packs([3, 7], 6, strategy="next_fit")
 

@@ -219,7 +219,9 @@ def test_lengths_that_make_no_plan_are_refused(lengths: list[int], options: dict
     ("options", "sentence"),
     [
         ({"overflow": "spilt"}, "overflow is 'spilt'. .* Did you mean 'split'"),
-        ({"capacity": 0}, "A pack of 0 tokens holds nothing"),
+        ({"capacity": 0}, r"A pack of 0 tokens holds nothing. Give capacity \(max_seq_len\) as 1 or more"),
+        ({"capacity": 2**63}, r"capacity \(max_seq_len\) is 9223372036854775808, and tokens are counted up to"),
+        ({"capacity": [4, 2**70], "strategy": "first_fit"}, r"capacity \(max_seq_len\) is 1180591620717411303424"),
         ({"capacity": []}, "capacity is empty"),
         ({"capacity": 4.0}, r"capacity \(max_seq_len\) is 4.0"),
         ({"max_documents": 0}, "max_documents is 0. Give a whole number above 0"),
@@ -233,6 +235,26 @@ def test_lengths_that_make_no_plan_are_refused(lengths: list[int], options: dict
 def test_options_that_are_not_possible_are_refused(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         plan_packs([3], **{"capacity": 6, **options})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("strategy", ["best_fit_decreasing", "best_fit", "first_fit", "next_fit", "concat_then_split"])
+def test_a_pack_may_have_more_room_than_there_are_tokens(strategy: str) -> None:
+    plan = plan_packs([3, 0, 4], 2**63 - 1, strategy=strategy)
+    assert (len(plan), plan.num_tokens.tolist(), plan.pack_lens.tolist()) == (1, [7], [2**63 - 1])
+
+
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=9),
+    small=st.lists(st.integers(1, 60), max_size=2),
+    max_documents=st.none() | st.integers(1, 4),
+)
+def test_room_that_is_never_used_changes_no_plan(
+    lengths: list[int], small: list[int], max_documents: int | None
+) -> None:
+    some, much = (plan_packs(lengths, [*small, room], max_documents=max_documents) for room in (1000, 2**62))
+    assert some.pack_offsets.tolist() == much.pack_offsets.tolist()
+    assert some.sample.tolist() == much.sample.tolist()
+    assert (some.pack_lens == 1000).tolist() == (much.pack_lens == 2**62).tolist()
 
 
 def test_a_sample_over_a_cap_is_dropped_and_counted() -> None:

@@ -44,7 +44,7 @@ def padded_collate_packed(batch: Sequence[Mapping[str, Any]], mask: PackedMaskKi
     >>> padded_collate_packed([pack])["mask"].int().tolist()
     [[[1, 0, 0], [1, 1, 0], [0, 0, 1]]]
     """
-    if mask not in PACKED_MASKS:
+    if not isinstance(mask, str) or mask not in PACKED_MASKS:
         raise ConfigError(
             f"Unknown mask {mask!r}. It is one of {listed(PACKED_MASKS)}.{did_you_mean(mask, PACKED_MASKS)}"
         )

@@ -154,7 +154,7 @@ def _too_long(items: Items, documents: Documents, item: int, longest: int, num_u
     if items.members is not None:
         return (
             f"{_name(items, documents, item)}: {num_tokens} tokens do not fit a pack of {longest}, and a group stays "
-            f"together. Raise max_seq_len (capacity), or set overflow='drop' to leave such groups out.{more}"
+            f"together. Raise capacity (max_seq_len), or set overflow='drop' to leave such groups out.{more}"
         )
     return f"{too_long(int(documents.samples(np.array([item]))[0]), num_tokens, longest)}{more}"
 
@@ -162,7 +162,7 @@ def _too_long(items: Items, documents: Documents, item: int, longest: int, num_u
 def too_long(sample: int, num_tokens: int, capacity: int) -> str:
     """What is said of a sample that does not fit a pack."""
     return (
-        f"Sample {sample}: {num_tokens} tokens do not fit a pack of {capacity}. Raise max_seq_len, set "
+        f"Sample {sample}: {num_tokens} tokens do not fit a pack of {capacity}. Raise capacity (max_seq_len), set "
         "split_across_pack=True, set overflow to 'drop', 'truncate' or 'split', or give the tokenizer a max_seq_len "
         "that cuts samples."
     )

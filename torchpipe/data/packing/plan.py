@@ -33,6 +33,7 @@ capacity, so a sample may go on in the next pack. These two are torchtune's orde
 ``split_across_pack`` False and True.
 """
 
+_MOST = int(np.iinfo(np.int64).max)
 _CHUNK = 1 << 22
 
 
@@ -186,7 +187,7 @@ def _place(
     max_open_packs: int,
 ) -> Placed:
     if strategy == "best_fit_decreasing":
-        return best_fit_decreasing(items, capacities, seed)
+        return best_fit_decreasing(items, _of_use(capacities, int(items.lengths.sum(dtype=np.int64))), seed)
     order = np.flatnonzero(items.lengths)
     if seed is not None:
         order = order[hashed_permutation(len(order), derive(seed, "packing order"))]
@@ -267,8 +268,25 @@ def _capacities(capacity: int | Sequence[int]) -> tuple[int, ...]:
         if isinstance(one, bool) or not isinstance(one, int | np.integer):
             raise ConfigError(f"capacity (max_seq_len) is {one!r}. Give a whole number of tokens.")
         if one < 1:
-            raise ConfigError(f"A pack of {one} tokens holds nothing. Give max_seq_len a whole number above 0.")
+            raise ConfigError(f"A pack of {one} tokens holds nothing. Give capacity (max_seq_len) as 1 or more.")
+        if one > _MOST:
+            raise ConfigError(f"capacity (max_seq_len) is {one}, and tokens are counted up to {_MOST}. Give less.")
     return tuple(sorted({int(one) for one in given}))
+
+
+def _of_use(capacities: tuple[int, ...], num_tokens: int) -> tuple[int, ...]:
+    """The capacities with which the same packs are made: the first that holds all tokens is the last that is used, and
+    how much more than that it holds makes no difference, but for the memory that planning takes.
+
+    It stays roomier than a pack of any other capacity.
+
+    >>> _of_use((5, 50, 2**40, 2**50), 100)
+    (5, 50, 150)
+    """
+    smaller = tuple(one for one in capacities if one < num_tokens)
+    if len(smaller) == len(capacities):
+        return capacities
+    return (*smaller, min(capacities[len(smaller)], num_tokens + max(smaller, default=0)))
 
 
 def _check_in_order(strategy: str, capacities: tuple[int, ...], *, capped: bool, grouped: bool) -> None:
