@@ -13,13 +13,14 @@ from torchpipe._seeds import derive
 from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import PADDING
-from torchpipe.loading.read_ahead import ReadAhead, is_torchpipes
+from torchpipe.loading.parcel import in_a_parcel
+from torchpipe.loading.read_ahead import ReadAhead, close, is_torchpipes
 from torchpipe.loading.sampler import StepSampler
 from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
 from torchpipe.loading.with_padding import WithPadding
-from torchpipe.loading.workers import start_worker, worker_context
+from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
 
 _NONE = object()  # no batch, not even one that is None
 
@@ -207,8 +208,7 @@ class StepLoader:
                 self._position = (epoch + 1, 0) if is_last else (epoch, number + 1)
                 yield self._step(epoch, number, micro_batches)
         finally:
-            if isinstance(batches, ReadAhead):
-                batches.close()
+            close(batches)
 
     def _read_on(self) -> Iterator[Any]:
         """This rank's micro-batches of the steps from here on that are known, of this epoch."""
@@ -216,7 +216,7 @@ class StepLoader:
         self._sampler.seek(epoch, number)
         # A generator of its own: the loader draws a base seed for its workers, and must not move the global stream.
         generator = torch.Generator().manual_seed(derive(self.steps.seed, "workers", epoch, self._sampler.rank) % 2**63)
-        batches = iter(
+        batches: Iterator[Any] = iter(
             DataLoader(
                 self._batches,
                 batch_size=None,
@@ -228,9 +228,11 @@ class StepLoader:
                 **self._options,
             )
         )
+        if self._options["num_workers"]:
+            batches = FromWorkers(batches)
         if not self._read_ahead:
             return batches
-        if self._options["pin_memory"] and torch.accelerator.is_available():
+        if self._options["pin_memory"] and not self._options["num_workers"] and torch.accelerator.is_available():
             batches = _read_with(batches, torch.accelerator.current_device_index())
         return ReadAhead(batches, depth=self._read_ahead * self.accumulation)
 
@@ -283,8 +285,8 @@ class _Batches(Dataset[Any]):
 
     def __getitem__(self, indices: Sequence[int]) -> Any:
         if self._collate_batch is not None and PADDING not in indices:
-            return self._collate_batch(self._items.dataset.batch(indices))
-        return self._collate_fn(self._items.__getitems__(indices))
+            return in_a_parcel(self._collate_batch(self._items.dataset.batch(indices)))
+        return in_a_parcel(self._collate_fn(self._items.__getitems__(indices)))
 
 
 def _read_with(batches: Iterator[Any], device: int) -> Iterator[Any]:

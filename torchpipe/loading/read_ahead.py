@@ -2,9 +2,9 @@
 
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,7 +16,8 @@ class ReadAhead(Iterator[Any]):
     """The items of an iterator, in order, read by a thread of their own while the caller does something else.
 
     An error of the iterator is raised in place of the item that it kept from coming, with its traceback. The thread
-    ends with the items, with an error, with :meth:`close`, when this object is dropped, and when the process ends. A
+    ends with the items, with an error, with :meth:`close`, when this object is dropped, and when the process ends, and
+    closes the iterator if it can be closed. A
     process that is forked while the thread runs has none of its locks: the fork waits for the item that is being read.
 
     Args:
@@ -30,7 +31,7 @@ class ReadAhead(Iterator[Any]):
 
     def __init__(self, items: Iterator[Any], *, depth: int) -> None:
         self._thread = thread = _Reader(items, depth)
-        self._end: Callable[[], Any] = weakref.finalize(self, _end, thread, os.getpid())
+        self._end = Finalize(self, _end, args=(thread,), exitpriority=20)  # before the workers of what it reads
         thread.start()
 
     def __next__(self) -> Any:
@@ -81,7 +82,8 @@ class _Reader(threading.Thread):
             error = raised
         finally:
             _READERS.discard(self)
-            self._items = None  # a DataLoader's workers end here
+            close(self._items)
+            self._items = None
         self.ready.put(_End(error))
 
     def _read_one(self) -> bool:
@@ -96,10 +98,8 @@ class _Reader(threading.Thread):
         return True
 
 
-def _end(thread: _Reader, process: int) -> None:
+def _end(thread: _Reader) -> None:
     """Stops a thread, and waits for it where that can't be for ever."""
-    if os.getpid() != process:
-        return  # a copy of the object in a forked process, where there is no such thread
     thread.stopped = True
     thread.room.release()
     # The garbage of one reader may be collected in the thread of another, or in its own.
@@ -128,6 +128,12 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def close(items: object) -> None:
+    """Ends what holds on to threads, processes or files; an iterator without ``close`` holds none."""
+    if isinstance(end := getattr(items, "close", None), Callable):
+        end()
 
 
 def is_torchpipes(collate: Callable[..., Any] | None) -> bool:

@@ -1,10 +1,15 @@
-"""How a loader's worker process starts."""
+"""How a loader's worker processes start and end."""
 
 import multiprocessing
 import signal
+from collections.abc import Iterator
 from multiprocessing.context import BaseContext
+from multiprocessing.util import Finalize
+from typing import Any
 
 import torch.distributed as dist
+
+from torchpipe.loading.parcel import out_of_parcel
 
 
 def worker_context() -> BaseContext | None:
@@ -29,3 +34,26 @@ def start_worker(worker: int) -> None:
     first, still needs its workers. They end when it closes the loader, or is gone.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class FromWorkers(Iterator[Any]):
+    """The batches of a ``DataLoader`` with workers, which end with :meth:`close`, when this object is dropped, and
+    before the process ends.
+
+    At its end a process waits for its workers, after a SIGTERM that they let pass (:func:`start_worker`). It must not
+    find any, also where an error's traceback still holds the loader.
+
+    Args:
+        batches: the iterator of the ``DataLoader``.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self._end = Finalize(self, batches._shutdown_workers, exitpriority=10)  # torch has no other way
+
+    def __next__(self) -> Any:
+        return out_of_parcel(next(self._batches))
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._end()
