@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 from store_inputs import CAPACITY, samples_of
 
+PACKS_AT_ONCE = 64
+"""An array of so many packs, 2 MiB, is too small for numpy to ask for large pages of memory. These are faster where
+memory is at hand, and several times slower on a virtual machine whose host takes back what is free in large pieces."""
 Packing = Callable[[], int]
 """Packs all samples and returns the number of packs."""
 
@@ -32,9 +35,11 @@ def torchpipe_packs(folder: Path, *, materialised: bool) -> Packing:
 
     def run() -> int:
         plan = plan_packs(store.lengths, CAPACITY)
-        if not materialised:
-            return len(plan)
-        return len(list(assemble(plan, range(len(plan)), store, capacity=CAPACITY, padding_idx=0)))
+        packs: list[Any] = []
+        for first in range(0, len(plan) if materialised else 0, PACKS_AT_ONCE):
+            some = range(first, min(first + PACKS_AT_ONCE, len(plan)))
+            packs += assemble(plan, some, store, capacity=CAPACITY, padding_idx=0)
+        return len(plan)
 
     return run
 

@@ -186,10 +186,9 @@ def store_waiting(bench: Bench) -> list[Result]:
     _, store = _starts(bench)["100M"]
     results = []
     for workers, goal, remark in (
-        (0, 1, "The batch is read in the training process."),
-        (2, None, "A batch that comes out of a worker costs about a millisecond a tensor to take over, by torch's way "
-         "to share memory, whatever made it."),
-    ):  # fmt: skip
+        (0, 1, "A thread reads the next step's batch meanwhile."),
+        (2, 1, "Batches come out of workers, and a thread takes them over."),
+    ):
         shares = [bench.run("torchpipe", "store_waiting.py", store, "100", str(workers)) for _ in range(FEW)]
         results.append(
             Result(
