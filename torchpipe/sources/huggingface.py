@@ -40,7 +40,7 @@ class SourceConfig(Protocol):
 Source = str | Rows | SourceConfig
 
 
-def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
+def load_rows(source: Source, *, check_rows: bool = True, **load_dataset_kwargs: Any) -> Rows:
     """The rows of a source.
 
     Local JSON files are read by :class:`~torchpipe.sources.json_rows.JsonRows`, which leaves every text as it is
@@ -51,6 +51,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
             ``__getitem__``, which is returned as it is; or a value (``Configurable.Config``) whose ``build()``
             gives one.
+        check_rows: False leaves the check of each row of local JSON files to when it is read (see
+            :class:`~torchpipe.sources.json_rows.JsonRows`).
         load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Raises:
@@ -66,7 +68,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         )
     files = _plain_json_files(source, load_dataset_kwargs)
     if files is not None:
-        return _rows_of_split(files, load_dataset_kwargs.get("split"), name)
+        return _rows_of_split(files, load_dataset_kwargs.get("split"), name, check_rows)
     import datasets
 
     if source == "csv":
@@ -165,15 +167,15 @@ def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> di
     return found if paths and all(path.is_file() and path.suffix in SUFFIXES for path in paths) else None
 
 
-def _rows_of_split(files: Mapping[str, list[Path]], split: Any, name: str) -> Rows:
+def _rows_of_split(files: Mapping[str, list[Path]], split: Any, name: str, check: bool) -> Rows:
     """The rows of ``split``: a name, or ``load_dataset``'s grammar of parts and sums (``train[:90%]``)."""
     if split is None:
         raise ConfigError(f"{name} has the splits {', '.join(files)}. Name one: split=...")
     if split in files:
-        return JsonRows(files[split])
+        return JsonRows(files[split], check=check)
     import datasets
 
-    rows = {name: JsonRows(paths) for name, paths in files.items()}
+    rows = {name: JsonRows(paths, check=check) for name, paths in files.items()}
     try:
         instruction = datasets.ReadInstruction.from_spec(str(split))
         parts = instruction.to_absolute({name: len(group) for name, group in rows.items()})

@@ -28,21 +28,26 @@ class JsonRows:
 
     Args:
         paths: the files, read in this order.
+        check: False leaves that to when a row is read, for who reads each row once: files of an object a line are only
+            cut into lines when they are opened.
 
     Raises:
         SourceError: a file is missing or empty, or a line is not one JSON object in UTF-8; the sentence names it. When
             a row is read: the file has changed since it was opened.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], *, check: bool = True) -> None:
         self._paths = [Path(path) for path in paths]
+        self._is_checked: list[bool] = []
         self._starts, self._stops = array("q"), array("q")
         self._first_rows: list[int] = []
         self._stamps: list[tuple[int, int]] = []
         for path in self._paths:
             self._first_rows.append(len(self._starts))
             self._stamps.append(_stamp(os.stat(path)))
-            for start, stop in _row_bounds(path):
+            bounds, is_checked = _row_bounds(path, check)
+            self._is_checked.append(is_checked)
+            for start, stop in bounds:
                 self._starts.append(start)
                 self._stops.append(stop)
         self._files: list[int] = []
@@ -51,16 +56,30 @@ class JsonRows:
         return len(self._starts)
 
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
-        index %= len(self)
-        file = bisect_right(self._first_rows, index) - 1
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int], /) -> list[Mapping[str, Any]]:
+        """Several rows; whether a file has changed is looked at once for all of them."""
         if not self._files:
             self._files = [os.open(path, os.O_RDONLY) for path in self._paths]
-        if _stamp(os.fstat(self._files[file])) != self._stamps[file]:
-            raise SourceError(f"{self._paths[file]} has changed since it was opened. Start the run again.")
-        start, stop = self._starts[index], self._stops[index]
-        return json.loads(os.pread(self._files[file], stop - start, start).decode("utf-8", "surrogatepass"))
+        unchanged = -1  # the file that was looked at last
+        rows: list[Mapping[str, Any]] = []
+        for index in indices:
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
+            index %= len(self)
+            file = bisect_right(self._first_rows, index) - 1
+            if file != unchanged:
+                if _stamp(os.fstat(self._files[file])) != self._stamps[file]:
+                    raise SourceError(f"{self._paths[file]} has changed since it was opened. Start the run again.")
+                unchanged = file
+            start = self._starts[index]
+            raw = os.pread(self._files[file], self._stops[index] - start, start)
+            if self._is_checked[file]:
+                rows.append(_DECODER.decode(raw.decode("utf-8", "surrogatepass")))
+            else:
+                rows.append(_row_at(self._paths[file], start, raw))
+        return rows
 
     def fingerprint(self) -> str:
         """What tells these rows from others: path, size, time of change, inode and ends of each file."""
@@ -78,8 +97,8 @@ def _stamp(stat: os.stat_result) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _row_bounds(path: Path) -> list[tuple[int, int]]:
-    """Where each row's bytes start and stop."""
+def _row_bounds(path: Path, check: bool) -> tuple[list[tuple[int, int]], bool]:
+    """Where each row's bytes start and stop, and whether the rows are known to be objects."""
     raw = path.read_bytes()
     begin = len(_BOM) if raw.startswith(_BOM) else 0
     body = raw[begin:].lstrip()
@@ -89,15 +108,15 @@ def _row_bounds(path: Path) -> list[tuple[int, int]]:
         bounds = _bounds_in_list(path, raw, begin)
         if not bounds:
             raise SourceError(f"{path} holds an empty list. Give a file with at least one row.")
-        return bounds
+        return bounds, True
     first_line = body.partition(b"\n")[0]
     if path.suffix == ".json" and not _is_json(first_line):  # one object over many lines
-        _check_row(path, 1 + raw.count(b"\n", 0, raw.index(body[:1], begin)), raw[begin:])
-        return [(begin, len(raw))]
-    return _bounds_of_lines(path, raw, begin)
+        _parsed(path, 1 + raw.count(b"\n", 0, raw.index(body[:1], begin)), raw[begin:])
+        return [(begin, len(raw))], True
+    return _bounds_of_lines(path, raw, begin, check), check
 
 
-def _bounds_of_lines(path: Path, raw: bytes, start: int) -> list[tuple[int, int]]:
+def _bounds_of_lines(path: Path, raw: bytes, start: int, check: bool) -> list[tuple[int, int]]:
     bounds: list[tuple[int, int]] = []
     number = 0
     while start < len(raw):
@@ -106,7 +125,8 @@ def _bounds_of_lines(path: Path, raw: bytes, start: int) -> list[tuple[int, int]
         stop = len(raw) if stop < 0 else stop
         line = raw[start:stop]
         if line.strip():
-            _check_row(path, number, line)
+            if check:
+                _parsed(path, number, line)
             bounds.append((start, stop))
         start = stop + 1
     return bounds
@@ -115,7 +135,6 @@ def _bounds_of_lines(path: Path, raw: bytes, start: int) -> list[tuple[int, int]
 def _bounds_in_list(path: Path, raw: bytes, begin: int) -> list[tuple[int, int]]:
     """The list's items, found by decoding them one after another; offsets are counted in bytes."""
     text = _decoded(path, 1, raw[begin:])
-    decoder = json.JSONDecoder(object_pairs_hook=_unique)
     bounds: list[tuple[int, int]] = []
     place, line, counted, offset = text.index("[") + 1, 1, 0, begin
     while True:
@@ -127,7 +146,7 @@ def _bounds_in_list(path: Path, raw: bytes, begin: int) -> list[tuple[int, int]]
         offset += len(text[counted:place].encode())
         counted = place
         try:
-            row, end = decoder.raw_decode(text, place)
+            row, end = _CHECKING.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
             # A decoding error counts lines from the text's beginning itself.
             raise _malformed(path, 1 if isinstance(error, json.JSONDecodeError) else line, error) from None
@@ -161,13 +180,23 @@ def _skip_space(text: str, place: int) -> int:
     return place
 
 
-def _check_row(path: Path, line: int, raw: bytes) -> None:
+def _row_at(path: Path, start: int, raw: bytes) -> dict[str, Any]:
+    """The row of a line that begins at a byte of the file."""
+    try:
+        return _parsed(path, 0, raw)
+    except SourceError:
+        with path.open("rb") as file:  # lines are counted only where one has to be named
+            return _parsed(path, 1 + file.read(start).count(b"\n"), raw)
+
+
+def _parsed(path: Path, line: int, raw: bytes) -> dict[str, Any]:
     text = _decoded(path, line, raw)
     try:
-        row = json.loads(text, object_pairs_hook=_unique)
+        row = _CHECKING.decode(text)
     except (ValueError, RecursionError) as error:
         raise _malformed(path, line, error) from None
     _check_object(path, line, row, text)
+    return row
 
 
 def _check_object(path: Path, line: int, row: Any, text: str) -> None:
@@ -208,6 +237,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
+
+
+_DECODER = json.JSONDecoder()
+_CHECKING = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def _malformed(path: Path, line: int, error: Exception) -> SourceError:

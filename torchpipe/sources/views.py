@@ -10,6 +10,7 @@ import numpy as np
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.sources.identity import object_fingerprint
+from torchpipe.sources.json_rows import JsonRows
 
 
 class KeptRows:
@@ -30,9 +31,20 @@ class KeptRows:
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
 
+    def __getitems__(self, indices: Sequence[int], /) -> list[Mapping[str, Any]]:
+        """Several rows."""
+        return rows_at(self._rows, self._kept[np.asarray(indices, dtype=np.int64)].tolist())
+
     def fingerprint(self) -> str:
         """What tells these rows from others: the source's own fingerprint, and the numbers."""
         return fingerprint([object_fingerprint(self._rows), self._kept])
+
+
+def rows_at(rows: RandomAccessDataSource[Mapping[str, Any]], indices: Sequence[int]) -> list[Mapping[str, Any]]:
+    """The rows of these numbers, read at once from the sources of this package, whose rows are the same either way."""
+    if isinstance(rows, JsonRows | KeptRows):
+        return rows.__getitems__(indices)
+    return [rows[index] for index in indices]
 
 
 class JoinedRows:

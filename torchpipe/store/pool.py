@@ -1,5 +1,6 @@
 """Shards made by several processes, which die with this one and never hold its lock."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -53,7 +54,9 @@ def make_shards(
                 yield written
         return
     context = process_context()
-    maker.rows  # noqa: B018  # opened once, here, where processes are forked
+    rows = maker.rows  # opened once, here, where processes are forked
+    if context.get_start_method() == "fork":
+        rows.prepare()
     workers = [_Worker(context, maker, lock) for _ in range(num_proc)]
     waiting = deque(shards)
     failed: tuple[int, int | None, bytes] | None = None
@@ -102,6 +105,7 @@ def as_child_of(parent: int, lock: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    gc.freeze()  # what a forked process begins with is no garbage, and looking for some would copy the pages it is on
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)  # the threads of a forked process are gone, and its pool would wait for them

@@ -43,6 +43,9 @@ class RowSamples(ABC):
         """
         return [self.samples_of(row) for row in rows]
 
+    def prepare(self) -> None:  # noqa: B027  # most have nothing to make
+        """Makes what all rows need, such as a tokenizer's tables, for processes to share that are forked after it."""
+
     def check(self, num_stored: int, num_filtered: int) -> None:  # noqa: B027  # most have nothing to refuse
         """Refuses what is left of the rows, if it is too little.
 

@@ -13,6 +13,7 @@ from torchpipe.errors import ConfigError, NoFingerprint
 from torchpipe.sources import Rows, Source, describe_source, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
+from torchpipe.sources.views import rows_at
 from torchpipe.store.rows import Made, RowSamples
 
 _SAMPLES_VERSION = "2"
@@ -107,7 +108,7 @@ class SFTRows(RowSamples):
     def __init__(self, recipe: SFTRecipe) -> None:
         self.name = recipe.name
         self._transform = recipe.transform()
-        self._rows: Rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        self._rows: Rows = load_rows(recipe.source, check_rows=False, **recipe.load_dataset_kwargs)
         self._filter = None
         if recipe.filter_fn is not None:
             self._filter = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {})
@@ -124,14 +125,21 @@ class SFTRows(RowSamples):
     def samples_of_rows(self, rows: range) -> list[Made]:
         """What :meth:`samples_of` gives each of some rows; tokens and mask may be arrays."""
         keeps = self._filter.keeps if self._filter is not None else None
-        kept = {row: self._rows[row] for row in rows if keeps is None or keeps(self._rows[row], row, self.name)}
+        kept = [row for row in rows if keeps is None or keeps(self._rows[row], row, self.name)]
         # A transform that changes its row must not change a source that lies in memory.
-        given = [dict(row) if isinstance(row, dict) else row for row in kept.values()]
-        fitted = iter(self._transform.fitted_rows(given))
-        return [_made(next(fitted)) if row in kept else "filtered" for row in rows]
+        given = [dict(row) if isinstance(row, dict) else row for row in rows_at(self._rows, kept)]
+        made = dict(zip(kept, map(_made, self._transform.fitted_rows(given)), strict=True))
+        return [made.get(row, "filtered") for row in rows]
 
     def _fitted(self, row: Mapping[str, Any]) -> Fitted:
         return self._transform.fitted(row, labels=False)
+
+    def prepare(self) -> None:
+        """Has the tokenizer's back end build its tables, where it does that when it is first asked to encode."""
+        transform: Any = self._transform.model_transform
+        for owner in (transform, getattr(transform, "tokenizer", None)):
+            if callable(prepare := getattr(getattr(owner, "backend", None), "prepare", None)):
+                prepare()
 
     def check(self, num_stored: int, num_filtered: int) -> None:
         """Raises SourceError where the filter kept no row."""
