@@ -115,14 +115,15 @@ def messages_of(
     messages: list[Message] = []
     goes_on = True  # whether the message before can still be the call that this turn is the result of
     plain_roles = _PLAIN_ROLES[style]
+    who, what = layout.keys
     for index, turn in enumerate(turns_of(row, column, name)):
+        if type(turn) is dict and len(turn) == 2 and not split_reasoning:  # as most turns are
+            speaker, content = turn.get(who), turn.get(what)
+            if type(content) is type(speaker) is str and (role := plain_roles.get(speaker)) is not None:
+                messages.append(Message(role, content))  # what message_of_turn makes of it
+                goes_on = True
+                continue
         speaker, content = speaker_and_text(turn, index, layout)
-        if len(turn) == 2 and type(content) is type(speaker) is str and speaker in plain_roles and not split_reasoning:
-            messages.append(
-                Message(plain_roles[speaker], content)
-            )  # as message_of_turn makes of it, and most turns are
-            goes_on = True
-            continue
         is_result = layout.roles.get(speaker) in RESULT_ROLES if isinstance(speaker, str) else False
         if is_result and goes_on and messages and messages[-1].role == "assistant":
             messages[-1].eot = False

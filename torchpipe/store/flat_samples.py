@@ -20,6 +20,7 @@ READ_FILE = "read"
 """The array of a shard with the rows that were read to make it, as ranges: int64 [k, 2], the stop exclusive."""
 
 _TWO_BYTES = 2**16
+_IDS, _FLAGS = np.dtype(np.uint32), np.dtype(np.bool_)
 
 
 class FlatSamples:
@@ -108,12 +109,12 @@ class FlatSamples:
 
     def _added_arrays(self, tokens: Any, mask: Any) -> bool:
         """Whether the two were arrays as tokenizers make them for many rows, and have been added."""
-        if not (type(tokens) is type(mask) is np.ndarray and tokens.dtype == np.uint32 and mask.dtype == np.bool_):
+        if not (type(tokens) is type(mask) is np.ndarray and tokens.dtype == _IDS and mask.dtype == _FLAGS):
             return False
         if tokens.shape != mask.shape or tokens.ndim != 1:
             return False
-        self._tokens.frombytes(tokens.tobytes())
-        self._mask += mask.tobytes()
+        self._tokens.frombytes(np.ascontiguousarray(tokens).view(np.uint8).data)
+        self._mask.extend(np.ascontiguousarray(mask).data)
         self._has_labels.append(False)
         self._has_weights.append(False)
         self._lengths.append(len(tokens))

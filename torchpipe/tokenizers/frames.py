@@ -1,6 +1,6 @@
 """What stands around the texts of a conversation, in ids: rendered once for all conversations of one outline."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torchpipe.tokenizers.render import MaskPolicy
 from torchpipe.tokenizers.token_mask import TRAINED_KINDS
 
 _MOST_FRAMES = 10_000
+_IDS, _MASK = np.dtype(np.uint32), np.dtype(np.bool_)
 
 Outline = tuple[object, ...]
 """The mask policy, and of each message in turn its role, masked, eot and ipython."""
@@ -40,17 +41,15 @@ class Frame(NamedTuple):
             return own
         return ["".join([piece if type(piece) is str else own[piece] for piece in run]) for run in self.runs]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
-    def filled(self, encoded: Iterator[memoryview]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (uint32) and mask (bool), with the next of the encoded texts, as bytes of uint32, in their places."""
-        ids: list[bytes | memoryview] = [self.ids[0]]
-        mask = [self.masks[0]]
-        place = 1
-        for text_mask in self.text_masks:
-            text_ids = next(encoded)
-            ids += (text_ids, self.ids[place])
-            mask += (text_mask * (len(text_ids) // 4), self.masks[place])
-            place += 1
-        return np.frombuffer(b"".join(ids), dtype=np.uint32), np.frombuffer(b"".join(mask), dtype=np.bool_)
+    def filled(self, encoded: Sequence[memoryview]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (uint32) and mask (bool), with the encoded texts, as bytes of uint32, in their places."""
+        ids: list[bytes | memoryview] = [b""] * (2 * len(encoded) + 1)
+        ids[::2] = self.ids
+        ids[1::2] = encoded
+        mask = [b""] * len(ids)
+        mask[::2] = self.masks
+        mask[1::2] = [flag * (len(text) // 4) for flag, text in zip(self.text_masks, encoded, strict=True)]
+        return np.frombuffer(b"".join(ids), dtype=_IDS), np.frombuffer(b"".join(mask), dtype=_MASK)
 
 
 class Frames:
@@ -90,6 +89,7 @@ class Frames:
         """
         frames: list[Frame | None] = []
         texts: list[str] = []
+        stops: list[int] = []  # where each conversation's texts end
         for messages in conversations:
             outline: list[object] = [policy]
             own = self._own_texts(messages, outline)
@@ -97,10 +97,14 @@ class Frames:
             frames.append(frame)
             if frame is not None:
                 texts += frame.texts(own)
+            stops.append(len(texts))
         if self._strip is not None:
             texts = [self._strip(text) for text in texts]
-        encoded = iter(encode_texts(self._backend, texts) if texts else ())
-        return [None if frame is None else frame.filled(encoded) for frame in frames]
+        encoded = encode_texts(self._backend, texts) if texts else ()
+        return [
+            None if frame is None else frame.filled(encoded[start:stop])
+            for frame, start, stop in zip(frames, [0, *stops], stops, strict=False)
+        ]
 
     def _own_texts(self, messages: Sequence[Message], outline: list[object]) -> list[str]:
         """The text of each message, whose outlines are added; none where one holds something else."""

@@ -100,7 +100,7 @@ class ChatFormatTokenizer(Vocabulary):
     @property
     def _row_methods(self) -> tuple[Any, ...]:
         """The class that turns rows into ids, and the methods by which it does."""
-        return ChatFormatTokenizer, "__call__", "_tokenize", "_truncate"
+        return ChatFormatTokenizer, "__call__", "_tokenize", "_as_sample", "_truncate"
 
     @cached_property
     def _encoder(self) -> FormatEncoder:
@@ -182,24 +182,30 @@ class ChatFormatTokenizer(Vocabulary):
         if "encoder_input" not in sample:
             _refuse_media(sample["messages"], self.chat_format.name)
         refuse_tools(sample, format_name=self.chat_format.name)
-        rest = {key: value for key, value in sample.items() if key not in self._row_columns}
-        tokens, mask = self._tokenize(sample["messages"], not inference)
-        kept_tokens, kept_mask = self._truncate(tokens, mask, not inference)
-        if self.max_seq_len is not None and len(kept_tokens) < len(tokens):
-            rest["num_truncated"] = len(tokens) - len(kept_tokens)
-            end = self.max_seq_len - (kept_mask[-1] and not mask[self.max_seq_len - 1])  # without the end that was put
-            if self.truncation_type == "right" and stop_beyond(tokens, mask, end, stop_ids(self)) is not None:
-                rest["lost_stop"] = True
+        made = self._as_sample(sample, *self._tokenize(sample["messages"], not inference), not inference)
         if are_weighted(sample["messages"]):
             weights = self._token_weights(sample["messages"], not inference)
-            rest["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
-        return {**rest, "tokens": kept_tokens, "mask": kept_mask}
+            made["token_weights"] = truncate(weights, self.max_seq_len, truncation_type=self.truncation_type)
+        return made
+
+    def _as_sample(
+        self, sample: Mapping[str, Any], tokens: list[int], mask: list[bool], add_end_tokens: bool
+    ) -> dict[str, Any]:
+        """What becomes of a row without weights, given its whole conversation's ids and mask."""
+        made = {key: value for key, value in sample.items() if key not in self._row_columns}
+        made["tokens"], made["mask"] = kept_tokens, kept_mask = self._truncate(tokens, mask, add_end_tokens)
+        if self.max_seq_len is not None and len(kept_tokens) < len(tokens):
+            made["num_truncated"] = len(tokens) - len(kept_tokens)
+            end = self.max_seq_len - (kept_mask[-1] and not mask[self.max_seq_len - 1])  # without the end that was put
+            if self.truncation_type == "right" and stop_beyond(tokens, mask, end, stop_ids(self)) is not None:
+                made["lost_stop"] = True
+        return made
 
     def as_arrays(self, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """What calling it returns for each sample, faster: ``tokens`` and ``mask`` are arrays where they can be.
 
-        That is where all messages are plain texts of weight 1, in a format that writes the same around any text, and
-        nothing has to be cut. ``tokens`` are uint32 then, ``mask`` is bool. In other samples both are lists.
+        That is where all messages are plain texts of weight 1, in a format that writes the same around any text.
+        ``tokens`` are uint32 then, ``mask`` is bool. In other samples, and in those that are cut, both are lists.
 
         Raises:
             TorchpipeError: a sample's own error, which doesn't say of which; see :meth:`__call__`.
@@ -211,8 +217,10 @@ class ChatFormatTokenizer(Vocabulary):
         limit = self.max_seq_len
         made: list[dict[str, Any]] = []
         for sample, filled in zip(samples, self._frames.fill(conversations, self.mask_policy), strict=True):
-            if filled is None or (limit is not None and len(filled[0]) > limit):
+            if filled is None:
                 made.append(self(sample))
+            elif limit is not None and len(filled[0]) > limit:
+                made.append(self._as_sample(sample, filled[0].tolist(), filled[1].tolist(), True))
             else:
                 result = {key: value for key, value in sample.items() if key not in self._row_columns}
                 result["tokens"], result["mask"] = filled

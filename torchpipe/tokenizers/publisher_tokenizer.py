@@ -96,7 +96,8 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
 
     @property
     def _row_methods(self) -> tuple[Any, ...]:
-        return PublisherFormatTokenizer, "__call__", "_samples", "_segments", "_tokenized", "_truncate"
+        ours = ("__call__", "_samples", "_segments", "_tokenized", "_as_sample", "_truncate")
+        return PublisherFormatTokenizer, *ours
 
     @cached_property
     def _frames(self) -> JoinedFrames | None:
@@ -227,6 +228,14 @@ class PublisherFormatTokenizer(ChatFormatTokenizer):
         made = self._samples(messages, sample.get("tools"), prompts, True, not inference)
         rest = {key: value for key, value in sample.items() if key not in self._row_columns}
         return {**rest, **the_only_one(made, self.on_unproved).as_sample()}
+
+    def _as_sample(
+        self, sample: Mapping[str, Any], tokens: list[int], mask: list[bool], add_end_tokens: bool
+    ) -> dict[str, Any]:
+        rest = {key: value for key, value in sample.items() if key not in self._row_columns}
+        kept, kept_mask = self._truncate(tokens, mask, add_end_tokens)
+        made = TokenizedConversation(tokens=kept, mask=kept_mask, num_unproved=0, num_cut=len(tokens) - len(kept))
+        return {**rest, **made.as_sample()}
 
     def samples_of(self, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
         """As calling the tokenizer, for ``on_unproved`` that makes none or several samples of a row."""
