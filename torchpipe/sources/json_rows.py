@@ -9,7 +9,7 @@ import json
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torchpipe.sources.identity import file_identity
 
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 _BOM = b"\xef\xbb\xbf"
+_READ_AT_ONCE = 1 << 20
 
 
 class JsonRows:
@@ -99,36 +100,36 @@ def _stamp(stat: os.stat_result) -> tuple[int, int]:
 
 def _row_bounds(path: Path, check: bool) -> tuple[list[tuple[int, int]], bool]:
     """Where each row's bytes start and stop, and whether the rows are known to be objects."""
+    with path.open("rb", buffering=_READ_AT_ONCE) as file:
+        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+        file.seek(begin)
+        first_line = next((line.strip() for line in file if not line.isspace()), b"")
+        if not first_line:
+            raise SourceError(f"{path} is empty. Give a file with at least one row.")
+        is_list = first_line.startswith(b"[")
+        if not is_list and (path.suffix != ".json" or _is_json(first_line)):
+            file.seek(begin)
+            return _bounds_of_lines(path, file, begin, check), check
     raw = path.read_bytes()
-    begin = len(_BOM) if raw.startswith(_BOM) else 0
-    body = raw[begin:].lstrip()
-    if not body:
-        raise SourceError(f"{path} is empty. Give a file with at least one row.")
-    if body.startswith(b"["):
+    if is_list:
         bounds = _bounds_in_list(path, raw, begin)
         if not bounds:
             raise SourceError(f"{path} holds an empty list. Give a file with at least one row.")
         return bounds, True
-    first_line = body.partition(b"\n")[0]
-    if path.suffix == ".json" and not _is_json(first_line):  # one object over many lines
-        _parsed(path, 1 + raw.count(b"\n", 0, raw.index(body[:1], begin)), raw[begin:])
-        return [(begin, len(raw))], True
-    return _bounds_of_lines(path, raw, begin, check), check
+    # one object over many lines
+    _parsed(path, 1 + raw.count(b"\n", 0, raw.index(first_line[:1], begin)), raw[begin:])
+    return [(begin, len(raw))], True
 
 
-def _bounds_of_lines(path: Path, raw: bytes, start: int, check: bool) -> list[tuple[int, int]]:
+def _bounds_of_lines(path: Path, lines: Iterable[bytes], start: int, check: bool) -> list[tuple[int, int]]:
     bounds: list[tuple[int, int]] = []
-    number = 0
-    while start < len(raw):
-        number += 1
-        stop = raw.find(b"\n", start)
-        stop = len(raw) if stop < 0 else stop
-        line = raw[start:stop]
-        if line.strip():
+    for number, line in enumerate(lines, start=1):
+        if not line.isspace():
+            size = len(line) - line.endswith(b"\n")
             if check:
-                _parsed(path, number, line)
-            bounds.append((start, stop))
-        start = stop + 1
+                _parsed(path, number, line[:size])
+            bounds.append((start, start + size))
+        start += len(line)
     return bounds
 
 
