@@ -119,7 +119,7 @@ def messages_of(
     for index, turn in enumerate(turns_of(row, column, name)):
         if type(turn) is dict and len(turn) == 2 and not split_reasoning:  # as most turns are
             speaker, content = turn.get(who), turn.get(what)
-            if type(content) is type(speaker) is str and (role := plain_roles.get(speaker)) is not None:
+            if type(speaker) is str and type(content) is str and (role := plain_roles.get(speaker)) is not None:
                 messages.append(Message(role, content))  # what message_of_turn makes of it
                 goes_on = True
                 continue

@@ -11,7 +11,8 @@ from torchpipe.errors import DataError, StoreError
 from torchpipe.store.token_store import TokenStore
 
 PLANS = "plans"
-_FORMAT = 1
+_FORMAT = 2
+"""Goes up where the same lengths and options give another plan than before."""
 _FEWEST_SAMPLES = 20_000
 """Of fewer samples a plan is made in less time than it is read."""
 

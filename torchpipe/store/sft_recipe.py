@@ -128,8 +128,9 @@ class SFTRows(RowSamples):
         kept = [row for row in rows if keeps is None or keeps(self._rows[row], row, self.name)]
         # A transform that changes its row must not change a source that lies in memory.
         given = [dict(row) if isinstance(row, dict) else row for row in rows_at(self._rows, kept)]
-        made = dict(zip(kept, map(_made, self._transform.fitted_rows(given)), strict=True))
-        return [made.get(row, "filtered") for row in rows]
+        made = iter(self._transform.fitted_rows(given))
+        is_kept = set(kept)
+        return [_made(next(made)) if row in is_kept else "filtered" for row in rows]
 
     def _fitted(self, row: Mapping[str, Any]) -> Fitted:
         return self._transform.fitted(row, labels=False)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchpipe.data.packing import PackPlan, plan_packs
+from torchpipe.data.packing import plan_packs
+from torchpipe.data.packing.best_fit import best_fit_decreasing
+from torchpipe.data.packing.items import Items
 from torchpipe.data.packing.open_packs import EqualNeeds, Run, UnequalNeeds
 
 
@@ -23,10 +25,14 @@ def one_by_one(lengths: list[int], capacities: list[int]) -> list[int]:
     return free
 
 
-def free_of(plan: PackPlan, capacities: list[int]) -> list[int]:
-    first = plan.stop[plan.pack_offsets[:-1]]  # a pack is opened for its first sample
+def in_bulk(lengths: list[int], capacities: list[int]) -> list[int]:
+    """The same of packs planned in bulk, before any is filled again."""
+    items = Items(lengths=np.array(lengths))
+    placed = best_fit_decreasing(items, capacities, None)
+    held = items.lengths[placed.order]
+    first = held[placed.pack_offsets[:-1]]  # a pack is opened for its first sample
     opened = np.array(capacities)[np.searchsorted(capacities, first)]
-    return sorted((opened - plan.num_tokens).tolist())
+    return sorted((opened - np.add.reduceat(held, placed.pack_offsets[:-1])).tolist())
 
 
 @settings(deadline=None)
@@ -37,7 +43,8 @@ def test_bulk_planning_has_the_result_of_one_by_one(data: st.DataObject, capacit
     for chosen in ([capacity], capacities):
         plan = plan_packs(lengths, chosen)
         plan.check(lengths)
-        assert free_of(plan, chosen) == one_by_one(lengths, chosen)
+        assert in_bulk(lengths, chosen) == one_by_one(lengths, chosen)
+        assert len(plan) <= len(one_by_one(lengths, chosen))
 
 
 @pytest.mark.parametrize("capacity", [512, 4096, 8193, 70_000])
@@ -45,7 +52,8 @@ def test_many_lengths_have_the_result_of_one_by_one(capacity: int) -> None:
     lengths = np.minimum(chats(20_000), capacity)
     plan = plan_packs(lengths, capacity)
     plan.check(lengths)
-    assert free_of(plan, [capacity]) == one_by_one(lengths.tolist(), [capacity])
+    assert in_bulk(lengths.tolist(), [capacity]) == one_by_one(lengths.tolist(), [capacity])
+    assert len(plan) <= len(one_by_one(lengths.tolist(), [capacity]))
 
 
 def test_lengths_above_a_million_are_planned_by_rank() -> None:
@@ -53,7 +61,8 @@ def test_lengths_above_a_million_are_planned_by_rank() -> None:
     capacity = 2 * int(lengths.max()) + 1
     plan = plan_packs(lengths, capacity)
     plan.check(lengths)
-    assert free_of(plan, [capacity]) == one_by_one(lengths.tolist(), [capacity])
+    assert in_bulk(lengths.tolist(), [capacity]) == one_by_one(lengths.tolist(), [capacity])
+    assert len(plan) <= len(one_by_one(lengths.tolist(), [capacity]))
 
 
 def test_samples_of_one_length_go_in_their_order() -> None:

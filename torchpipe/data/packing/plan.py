@@ -17,6 +17,7 @@ from torchpipe.data.packing.in_order import ConcatThenSplit, NextFit, concat_the
 from torchpipe.data.packing.items import Items, Placed, items_of, refuse_overflow_that_cuts, without_unfit
 from torchpipe.data.packing.own_planner import PackFunction, own_placement, own_planner
 from torchpipe.data.packing.pack_plan import PackPlan, Span, columns_of
+from torchpipe.data.packing.refill import refilled
 from torchpipe.errors import ConfigError, DataError
 
 __all__ = ["ConcatThenSplit", "NextFit", "PackPlan", "PackPlanner", "Span", "Strategy", "pack_planner", "plan_packs"]
@@ -24,8 +25,9 @@ __all__ = ["ConcatThenSplit", "NextFit", "PackPlan", "PackPlanner", "Span", "Str
 Strategy = Literal["best_fit_decreasing", "best_fit", "first_fit", "next_fit", "concat_then_split"]
 """How packs are filled.
 
-``best_fit_decreasing``: the longest sample first, each into the fullest pack that holds it; it needs all
-lengths at once.
+``best_fit_decreasing``: the longest sample first, each into the fullest pack that holds it; it needs all lengths at
+once. With one capacity and no caps, packs that are left with room are then emptied and filled again, by another rule
+(see :mod:`torchpipe.data.packing.refill`), where that makes fewer of them.
 ``best_fit``, ``first_fit``: in order, each sample into the fullest pack that holds it, or into that opened first; a
 stated number of packs is open at a time, and where one more is needed the fullest is closed.
 ``next_fit``: in order; a sample that does not fit closes the pack. ``concat_then_split``: in order, cut exactly at the
@@ -134,8 +136,8 @@ def plan_packs(
         max_cost: the most of it in a pack; a mapping where ``cost`` is one.
         max_open_packs: packs that are open at a time, for ``best_fit`` and ``first_fit``.
 
-    Packs are in the order of opening (``best_fit_decreasing``: those of the longest samples first) or of closing
-    (everything else); shuffling them is the loader's.
+    Packs are in the order of opening (``best_fit_decreasing``: those of the longest samples first, and those that were
+    filled again last) or of closing (everything else); shuffling them is the loader's.
 
     Raises:
         DataError: a sample or group does not fit, costs or lengths are no whole numbers of 0 or more, or nothing is
@@ -187,7 +189,9 @@ def _place(
     max_open_packs: int,
 ) -> Placed:
     if strategy == "best_fit_decreasing":
-        return best_fit_decreasing(items, _of_use(capacities, int(items.lengths.sum(dtype=np.int64))), seed)
+        used = _of_use(capacities, int(items.lengths.sum(dtype=np.int64)))
+        placed = best_fit_decreasing(items, used, seed)
+        return refilled(placed, items, used[0]) if len(used) == 1 else placed
     order = np.flatnonzero(items.lengths)
     if seed is not None:
         order = order[hashed_permutation(len(order), derive(seed, "packing order"))]
