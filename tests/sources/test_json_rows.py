@@ -5,12 +5,14 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torchpipe.errors import ConfigError, SourceError
 from torchpipe.sources import JoinedRows, JsonRows, KeptRows, load_rows
+from torchpipe.sources.views import rows_at
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 JSON = st.recursive(
@@ -83,6 +85,44 @@ def test_what_is_no_row_is_named_with_its_line(tmp_path: Path, name: str, conten
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=rf"{name}.*{sentence}"):
         JsonRows([tmp_path / name])
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"a": 1}\n\n{"a": \n', r"line 3 is not valid JSON: Expecting value at column 7"),
+        (b'{"a": 1}\n[1]\n', "line 2 holds a list, and a row is an object"),
+        (b'\xef\xbb\xbf{"a": 1}\n{"a": 1, "a": 2}', "line 2 is not valid JSON: the key 'a' stands twice"),
+        (b'{"a": "x"}\n{"a": "caf\xe9"}\n', "line 2 is not UTF-8"),
+        (b'{"a": 1}\r\n{"a": "\\ud83d b"}\r\n', "line 2 holds a lone surrogate"),
+    ],
+)
+def test_rows_that_are_checked_when_they_are_read_have_the_same_sentences(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(SourceError, match=rf"a\.jsonl, {sentence}"):
+        JsonRows([file])
+    rows = JsonRows([file], check=False)
+    assert len(rows) == 2
+    assert rows[0] == json.loads(content.decode("utf-8-sig", "replace").splitlines()[0])
+    with pytest.raises(SourceError, match=rf"a\.jsonl, {sentence}"):
+        rows[1]
+
+
+@given(ROWS, st.booleans())
+def test_several_rows_at_once_are_the_rows_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], check: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    (folder / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+    (folder / "b.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    read = JsonRows([folder / "a.json", folder / "b.jsonl"], check=check)
+    backwards = list(range(len(read)))[::-1]
+    assert read.__getitems__(backwards) == (rows + rows)[::-1]
+    kept = KeptRows(read, np.array(backwards))
+    assert rows_at(kept, [0, 1, -1]) == [kept[0], kept[1], kept[-1]] == [rows[-1], read[-2], rows[0]]
 
 
 def test_deep_nesting_is_a_sentence(tmp_path: Path) -> None:

@@ -260,3 +260,20 @@ assert "datasets" not in sys.modules
 """
     for _ in range(2):
         subprocess.run([sys.executable, "-c", script], check=True, cwd=repository)
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_a_line_that_is_no_row_is_named_when_its_shard_is_made(tmp_path: Path, num_proc: int) -> None:
+    """Lines are parsed once, by who tokenises them; what was finished before is kept."""
+    file = tmp_path / "rows.jsonl"
+    line = json.dumps({"question": "1 + 1?", "answer": "2"})
+    file.write_text("\n".join([line] * 20 + ['{"question": '] + [line] * 20), encoding="utf-8")
+    recipe = SFTRecipe(
+        source="json",
+        load_dataset_kwargs={"data_files": str(file), "split": "train"},
+        message_transform=QUESTIONS,
+        model_transform=tiny_tokenizer(),
+    )
+    with pytest.raises(SourceError, match=r"rows\.jsonl, line 21 is not valid JSON: Expecting value at column 14"):
+        build_store(recipe, cache_dir=tmp_path, num_proc=num_proc, shard_rows=5)
+    assert len(list(tmp_path.glob("store/*/shards/*/shard.json"))) >= 3

@@ -107,8 +107,9 @@ def test_real_rows_become_the_same_at_once(tokenizers: dict[str, ChatFormatToken
     assert [in_lists(sample) for sample in tokenizer.as_arrays(rows)] == [tokenizer(row) for row in rows]
 
 
-def test_rows_that_are_too_long_are_cut_as_ever(llama3_tokenizer_file: Path) -> None:
-    tokenizer = llama3_tokenizer(str(llama3_tokenizer_file), max_seq_len=12)
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_rows_that_are_too_long_are_cut_as_ever(llama3_tokenizer_file: Path, side: Any) -> None:
+    tokenizer = llama3_tokenizer(str(llama3_tokenizer_file), max_seq_len=12, truncation_type=side)
     rows = [
         {"messages": [Message("user", "Hi", masked=True), Message("assistant", text)]}
         for text in ("Yes.", "One, two, three, four, five, six, seven.")
