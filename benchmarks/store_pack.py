@@ -21,7 +21,7 @@ from store_inputs import CAPACITY, samples_of
 
 PACKS_AT_ONCE = 64
 """An array of so many packs, 2 MiB, is too small for numpy to ask for large pages of memory. Where fresh large pages
-come fast, larger arrays are faster; their time varies ten-fold between runs on one machine, that of small ones little."""
+come fast, larger arrays are faster; their time varies ten-fold between runs on a machine, that of small ones little."""
 Packing = Callable[[], int]
 """Packs all samples and returns the number of packs."""
 
