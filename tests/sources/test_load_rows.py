@@ -45,7 +45,12 @@ def test_a_file_that_was_replaced_by_one_of_the_same_time_and_size_is_read_anew(
 def test_a_cache_dir_does_not_change_what_is_read(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"q": "2024-01-01 00:00:00"}\n{"q": "2024-01-02 00:00:00", "more": 1}\n')
-    cases: list[dict[str, Any]] = [{}, {"cache_dir": str(tmp_path / "cache")}, {"num_proc": 2}, {"keep_in_memory": True}]
+    cases: list[dict[str, Any]] = [
+        {},
+        {"cache_dir": str(tmp_path / "cache")},
+        {"num_proc": 2},
+        {"keep_in_memory": True},
+    ]
     for options in cases:
         rows = load_rows("json", data_files=str(file), split="train", **options)
         assert [rows[0], rows[1]] == [{"q": "2024-01-01 00:00:00"}, {"q": "2024-01-02 00:00:00", "more": 1}]
