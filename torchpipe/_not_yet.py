@@ -1,7 +1,9 @@
 """Names that torchtune has and torchpipe has not yet, with what to use instead: they are never guessed at."""
 
+import dis
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 _PLAIN_TEXT = (
@@ -83,7 +85,7 @@ def not_yet(module: str, name: str) -> str | None:
 
 
 def refusing(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that lacks names of torchtune's.
+    """The ``__getattr__`` of a module that lacks names of torchtune's.
 
     ``from package import name`` raises an ImportError with the sentence of :func:`not_yet`, ``package.name`` an
     AttributeError, so that ``hasattr`` still answers False.
@@ -99,9 +101,16 @@ def refusing(module: str) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         sentence = not_yet(module, name)
-        # Of an AttributeError the import statement would keep only "cannot import name". It asks by importlib.
-        if sentence is not None and sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
+        # Of an AttributeError the import statement would keep only "cannot import name".
+        if sentence is not None and _is_import(sys._getframe(1)):
             raise ImportError(sentence, name=module)
         raise AttributeError(sentence or f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+def _is_import(caller: FrameType) -> bool:
+    """Whether an import statement asks: of a package by way of importlib, of a file's module itself."""
+    if caller.f_globals.get("__name__") == "importlib._bootstrap":
+        return True
+    return caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]

@@ -45,9 +45,7 @@ def build_lora_decoder(
     """
     refuse_quantized(quantize_base)
     if isinstance(lora_attn_modules, str):
-        raise ConfigError(
-            f"lora_attn_modules is the text {lora_attn_modules!r}. Give a list, as [{lora_attn_modules}]."
-        )
+        raise ConfigError(f"lora_attn_modules is {lora_attn_modules!r}. Give a list, as [{lora_attn_modules}].")
     lora = LoRAConfig(
         attn_modules=tuple(lora_attn_modules),
         mlp=apply_lora_to_mlp,
@@ -108,11 +106,11 @@ def merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tenso
 
 
 def _merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tensor]]:
-    adapters = get_adapter_params(model)
-    # By identity: a wrapper, as of activation checkpointing, hides itself in the state dict's names alone.
+    # By identity: a wrapper, as of activation checkpointing, hides itself in the names of the state dict alone.
+    adapters = {id(parameter) for parameter in get_adapter_params(model).values()}
     of_weight = {id(module.weight): module for module in model.modules() if isinstance(module, LoRALinear)}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if name not in adapters:
+        if id(tensor) not in adapters:
             adapted = of_weight.get(id(tensor))
             yield name, tensor.detach() if adapted is None else adapted.merged_weight()
 

@@ -48,7 +48,7 @@ def get_adapter_params(model: nn.Module) -> dict[str, nn.Parameter]:
                         f"{did_you_mean(name, own)}"
                     )
                 of_adapters.add(id(own[name]))
-    # By identity: a wrapper, as of activation checkpointing, shows its parameters under other names than its modules.
+    # By identity: a parameter of two modules has the one name that named_parameters gives it.
     return {name: parameter for name, parameter in model.named_parameters() if id(parameter) in of_adapters}
 
 

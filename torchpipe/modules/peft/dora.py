@@ -79,4 +79,4 @@ class DoRALinear(LoRALinear):
         product = self._add_correction(nn.functional.linear(rows, self.weight), rows)
         scale = dora_scale(self.magnitude, self.weight, self.lora_a.weight, self.lora_b.weight, self.scaling)
         scaled = product * scale if self.bias is None else torch.addcmul(self.bias, product, scale)
-        return scaled.view(*x.shape[:-1], -1)
+        return scaled.view(*x.shape[:-1], self.out_dim)

@@ -114,7 +114,9 @@ class LoRALinear(nn.Module):
         if self.disabled:
             return nn.functional.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])
-        return self._add_correction(nn.functional.linear(rows, self.weight, self.bias), rows).view(*x.shape[:-1], -1)
+        return self._add_correction(nn.functional.linear(rows, self.weight, self.bias), rows).view(
+            *x.shape[:-1], self.out_dim
+        )
 
     def _add_correction(self, product: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """The base's ``product`` [n, out_dim] of the ``rows`` [n, in_dim], with the correction added in place.
