@@ -1,12 +1,14 @@
 import copy
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
+from torchpipe.config import instantiate
 from torchpipe.errors import ConfigError
 from torchpipe.models import build_decoder
 from torchpipe.models.llama import llama, lora_llama
@@ -14,20 +16,26 @@ from torchpipe.models.llama3_2 import lora_llama3_2_1b, lora_llama3_2_3b
 from torchpipe.models.lora import build_lora_decoder, merge_lora, merged_state_dict, merged_tensors
 from torchpipe.models.tiny import TINY_LLAMA3
 from torchpipe.modules import LinearCrossEntropyLoss, Llama3ScaledRoPE, TransformerDecoder
-from torchpipe.modules.peft import get_adapter_params, initialize_adapters
+from torchpipe.modules.peft import LoRAConfig, get_adapter_params, initialize_adapters
 
 SMALL = replace(
     TINY_LLAMA3, vocab_size=60, num_layers=2, num_heads=4, embed_dim=32, intermediate_dim=48, max_seq_len=32
 )
 ATTENTION = ["q_proj", "k_proj", "v_proj", "output_proj"]
-SIZES = {"vocab_size": 60, "num_layers": 1, "num_heads": 4, "num_kv_heads": 2, "embed_dim": 32, "max_seq_len": 32}
+SIZES: dict[str, Any] = {
+    "vocab_size": 60,
+    "num_layers": 1,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "embed_dim": 32,
+    "max_seq_len": 32,
+}
 
 
-def trained(dtype: torch.dtype = torch.float32, **options) -> TransformerDecoder:
+def trained(dtype: torch.dtype = torch.float32, **options: Any) -> TransformerDecoder:
     """A small decoder whose adapters do something."""
     torch.manual_seed(0)
-    options = {"apply_lora_to_mlp": True, "lora_rank": 4} | options
-    model = build_lora_decoder(SMALL, ATTENTION, **options).to(dtype)
+    model = build_lora_decoder(SMALL, ATTENTION, apply_lora_to_mlp=True, lora_rank=4, **options).to(dtype)
     for name, parameter in get_adapter_params(model).items():
         if name.endswith("magnitude"):
             with torch.no_grad():
@@ -108,7 +116,7 @@ def test_merged_tensors_leave_the_model_as_it_is_and_share_what_they_can():
     logits = model(tokens())
     state = dict(merged_tensors(model))
     assert state.keys() == build_decoder(SMALL).state_dict().keys()
-    assert state["tok_embeddings.weight"].data_ptr() == model.tok_embeddings.weight.data_ptr()
+    assert state["tok_embeddings.weight"].data_ptr() == model.get_parameter("tok_embeddings.weight").data_ptr()
     assert not any(tensor.requires_grad for tensor in state.values())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(model(tokens()), logits)
@@ -130,8 +138,7 @@ def test_checkpointed_activations_change_no_gradient_and_no_name(use_dora: bool)
     expected = merged_state_dict(model)
     state = merged_state_dict(wrapped)
     assert all(torch.equal(state[name], expected[name]) for name in expected)
-    model.eval(), wrapped.eval()
-    logits = wrapped(tokens())
+    logits = wrapped.eval()(tokens())
     merge_lora(wrapped)
     assert wrapped.state_dict().keys() == expected.keys()
     assert difference(wrapped(tokens()), logits) < 1e-6
@@ -196,6 +203,20 @@ def test_adapters_have_the_parameters_that_their_rank_makes(builder, options: di
     assert sum(p.numel() for p in parameters if not p.requires_grad) == frozen[builder]
 
 
+def test_a_config_names_the_builder_and_its_adapters():
+    config = {
+        "_component_": "torchpipe.models.llama3_2.lora_llama3_2",
+        **SIZES,
+        "lora_attn_modules": ["q_proj", "v_proj"],
+        "apply_lora_to_mlp": True,
+        "lora_rank": 4,
+        "lora_alpha": 8,
+    }
+    model = instantiate(config)
+    assert model.lora == LoRAConfig(attn_modules=("q_proj", "v_proj"), mlp=True, rank=4, alpha=8)
+    assert (model.config.rope_scaling.scale_factor, model.config.tied_embeddings) == (32.0, True)
+
+
 def test_a_plain_decoder_has_nothing_to_merge():
     plain = build_decoder(SMALL)
     for merge in (merge_lora, merged_state_dict, merged_tensors):
@@ -217,8 +238,9 @@ def test_a_plain_decoder_has_nothing_to_merge():
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(options: dict, message: str):
+    settings: dict[str, Any] = {"lora_attn_modules": ["q_proj"], **options}
     with pytest.raises(ConfigError, match=message):
-        build_lora_decoder(SMALL, **{"lora_attn_modules": ["q_proj"]} | options)
+        build_lora_decoder(SMALL, **settings)
 
 
 def test_a_llama_of_any_size_has_the_sizes_it_was_given():
@@ -235,13 +257,19 @@ def test_the_feed_forward_width_follows_from_the_embedding():
     widths = {}
     for embed_dim in (64, 96, 100, 2048, 4096):
         with torch.device("meta"):
-            model = llama(**SIZES | {"embed_dim": embed_dim, "num_heads": 2})
+            model = llama(**{**SIZES, "embed_dim": embed_dim, "num_heads": 2})
         widths[embed_dim] = model.config.intermediate_dim
     assert widths == {64: 256, 96: 256, 100: 512, 2048: 5632, 4096: 11_008}
 
 
 def test_a_llama_of_any_size_can_have_adapters():
-    options = {"apply_lora_to_mlp": True, "lora_rank": 2, "lora_alpha": 3.0, "lora_dropout": 0.1, "use_dora": True}
+    options: dict[str, Any] = {
+        "apply_lora_to_mlp": True,
+        "lora_rank": 2,
+        "lora_alpha": 3.0,
+        "lora_dropout": 0.1,
+        "use_dora": True,
+    }
     model = lora_llama(["q_proj"], **SIZES, **options, scale_factor=8.0, attn_dropout=0.5)
     plain = llama(**SIZES, scale_factor=8.0, attn_dropout=0.5)
     assert model.config == plain.config

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -27,7 +29,7 @@ class Bottleneck(nn.Module):
         return ["down.weight"]
 
 
-def mixed() -> nn.Sequential:
+def mixed() -> Any:
     return nn.Sequential(
         LoRALinear(4, 4, rank=2, alpha=4.0), nn.Linear(4, 4), DoRALinear(4, 4, rank=2, alpha=4.0), Bottleneck()
     )

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -100,5 +101,6 @@ def test_what_cannot_be_adapted_is_refused_before_anything_changes():
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(options: dict, message: str):
+    settings: dict[str, Any] = {"attn_modules": ("q_proj",), **options}
     with pytest.raises(ConfigError, match=message):
-        LoRAConfig(**{"attn_modules": ("q_proj",)} | options)
+        LoRAConfig(**settings)
