@@ -2,6 +2,7 @@
 
 from torchpipe.modules.attention import MultiHeadAttention
 from torchpipe.modules.feed_forward import FeedForward
+from torchpipe.modules.kv_cache import KVCache, delete_kv_caches, disable_kv_cache, local_kv_cache
 from torchpipe.modules.losses import LinearCrossEntropyLoss, linear_cross_entropy
 from torchpipe.modules.norms import RMSNorm
 from torchpipe.modules.rope import Llama3ScaledRoPE, RotaryPositionalEmbeddings
@@ -10,6 +11,7 @@ from torchpipe.modules.transformer import TransformerDecoder, TransformerSelfAtt
 
 __all__ = [
     "FeedForward",
+    "KVCache",
     "LinearCrossEntropyLoss",
     "Llama3ScaledRoPE",
     "MultiHeadAttention",
@@ -18,5 +20,8 @@ __all__ = [
     "TiedLinear",
     "TransformerDecoder",
     "TransformerSelfAttentionLayer",
+    "delete_kv_caches",
+    "disable_kv_cache",
     "linear_cross_entropy",
+    "local_kv_cache",
 ]
