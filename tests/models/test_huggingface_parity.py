@@ -42,14 +42,17 @@ def scaling(scale_factor: float) -> RopeScaling:
     return RopeScaling(scale_factor=scale_factor, low_freq_factor=1.0, high_freq_factor=4.0, old_context_len=64)
 
 
-WIDE: dict[str, Any] = {"head_dim": 16, "rope_scaling": scaling(8.0)}
+def changed(**changes: Any) -> DecoderConfig:
+    return DecoderConfig(**{**SIZES, **changes})
+
+
 CONFIGS = {
-    "llama3": DecoderConfig(**SIZES),
-    "llama3_1": DecoderConfig(**SIZES, rope_scaling=scaling(8.0)),
-    "llama3_2": DecoderConfig(**SIZES, rope_scaling=scaling(32.0), tied_embeddings=True),
-    "heads wider than the embedding": DecoderConfig(**SIZES, **WIDE),
-    "one key/value head": DecoderConfig(**SIZES | {"num_kv_heads": 1, "head_dim": 6, "tied_embeddings": True}),
-    "as many key/value heads": DecoderConfig(**SIZES | {"num_kv_heads": 4}),
+    "llama3": changed(),
+    "llama3_1": changed(rope_scaling=scaling(8.0)),
+    "llama3_2": changed(rope_scaling=scaling(32.0), tied_embeddings=True),
+    "heads wider than the embedding": changed(head_dim=16, rope_scaling=scaling(8.0)),
+    "one key/value head": changed(num_kv_heads=1, head_dim=6, tied_embeddings=True),
+    "as many key/value heads": changed(num_kv_heads=4),
 }
 LENS = [[5, 40, 1, 82], [128], [64, 60, 4]]
 
