@@ -1,7 +1,7 @@
 """The decoder: token embeddings, a stack of layers, a norm and an output projection."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -60,6 +60,8 @@ class TransformerDecoder(nn.Module):
         skip_output_layer: while True, ``forward`` returns hidden states. A loss that projects them itself sets it.
         packed_mask: the form of mask that packed batches should bring, a name that ``padded_collate_packed`` knows.
             All work; this one is the fastest.
+        config: the sizes that ``build_decoder`` built it from; None for one put together by hand.
+        lora: the adapters that ``add_lora`` put in; None for a plain decoder.
     """
 
     packed_mask: ClassVar[PackedMaskKind] = "varlen"
@@ -84,6 +86,8 @@ class TransformerDecoder(nn.Module):
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.skip_output_layer = False
+        self.config: Any = None  # a DecoderConfig, which is of a layer above this one
+        self.lora: Any = None  # a LoRAConfig
 
     def forward(
         self, tokens: torch.Tensor, *, mask: AttentionMask | None = None, input_pos: torch.Tensor | None = None
