@@ -61,6 +61,8 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     state: Mapping[str, Any],
     keep_last: int,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
+    is_best: bool = False,
 ) -> Path:
     """Writes the checkpoint of a step and returns its folder; all but the ``keep_last`` newest are then removed.
 
@@ -103,7 +105,12 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, depends_on: Mapping[str, Any]
+    folder: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    depends_on: Mapping[str, Any],
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
 ) -> dict[str, Any]:
     """Puts model, optimizer and torch's random state back, and returns the checkpoint's state.
 
