@@ -35,14 +35,15 @@ _ENDINGS[MAGNITUDE] = (".lora_magnitude_vector", True)
 
 # Keys of adapter_config.json that are read here, or that do not change what a stored adapter computes. Any other one
 # that asks for something is refused, those of later releases of PEFT included.
-_HARMLESS = frozenset(
-    """
-    auto_mapping base_model_name_or_path corda_config ensure_weight_tying eva_config exclude_modules inference_mode
-    init_lora_weights layers_pattern layers_to_transform loftq_config lora_alpha lora_dropout lora_ga_config
-    megatron_config megatron_core peft_type peft_version qalora_group_size r revision runtime_config target_modules
-    task_type use_dora
-    """.split()
-)
+# fmt: off
+_HARMLESS = frozenset((
+    "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
+    "exclude_modules", "inference_mode", "init_lora_weights", "layers_pattern", "layers_to_transform",
+    "loftq_config", "lora_alpha", "lora_dropout", "lora_ga_config", "megatron_config", "megatron_core",
+    "peft_type", "peft_version", "qalora_group_size", "r", "revision", "runtime_config", "target_modules",
+    "task_type", "use_dora",
+))
+# fmt: on
 _KEEP_THE_BASE = (True, False, None, "gaussian", "eva", "orthogonal")
 """Ways of starting an adapter that leave the base's weights as they are."""
 
