@@ -18,6 +18,15 @@ _IMAGES = (
     "transform as tokenizer"
 )
 
+_FOUR_BITS = (
+    "It keeps the base weights in 4 bits. Use the builder whose name begins with lora_ and not with qlora_; "
+    "dtype: bf16 halves the memory of float32 weights"
+)
+_QAT = "It trains adapters under simulated quantisation. torchpipe.modules.peft.LoRALinear trains them without"
+_TENSOR_PARALLEL = (
+    "It splits each matrix over several devices, and torchpipe gives every device whole matrices and rows of its own"
+)
+
 NOT_YET: dict[str, dict[str, str]] = {
     "torchpipe.datasets": {
         **dict.fromkeys(
@@ -49,6 +58,16 @@ NOT_YET: dict[str, dict[str, str]] = {
         ),
         _IMAGES,
     ),
+    "torchpipe.models.llama3": {
+        **dict.fromkeys(("qlora_llama3_8b", "qlora_llama3_70b"), _FOUR_BITS),
+        "base_llama_tp_plan": _TENSOR_PARALLEL,
+    },
+    "torchpipe.models.llama3_1": dict.fromkeys(
+        ("qlora_llama3_1_8b", "qlora_llama3_1_70b", "qlora_llama3_1_405b"), _FOUR_BITS
+    ),
+    "torchpipe.models.llama3_2": dict.fromkeys(("qlora_llama3_2_1b", "qlora_llama3_2_3b"), _FOUR_BITS),
+    "torchpipe.models.llama3_3": {"qlora_llama3_3_70b": _FOUR_BITS},
+    "torchpipe.modules.peft": {"QATLoRALinear": _QAT},
 }
 """Module to name to what to do until the name is there."""
 
