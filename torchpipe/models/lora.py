@@ -9,9 +9,8 @@ from torchpipe.errors import ConfigError
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
 from torchpipe.modules import TransformerDecoder
-from torchpipe.modules.peft import LoRAConfig, LoRALinear, add_lora
+from torchpipe.modules.peft import LoRAConfig, LoRALinear, add_lora, get_adapter_params
 from torchpipe.modules.peft.config import refuse_quantized
-from torchpipe.modules.peft.state_dicts import ADAPTER_ENDINGS
 from torchpipe.modules.peft.surgery import TIED_OUTPUT
 
 
@@ -80,7 +79,7 @@ def merge_lora(model: TransformerDecoder) -> None:
                 linear = nn.Linear(module.in_dim, module.out_dim, bias=module.bias is not None)
             linear.weight = nn.Parameter(module.merged_weight(), requires_grad=False)
             if module.bias is not None:
-                linear.bias = module.bias
+                linear.bias = nn.Parameter(module.bias, requires_grad=False)
             model.set_submodule(path, linear.train(module.training))
     model.lora = None
 
@@ -88,7 +87,7 @@ def merge_lora(model: TransformerDecoder) -> None:
 def merged_state_dict(model: TransformerDecoder) -> dict[str, torch.Tensor]:
     """The state dict of the plain decoder that equals ``model``, which stays as it is.
 
-    Merged weights are new tensors, the others are the model's own. See :func:`merged_tensors` to hold one at a time.
+    Merged weights are new tensors, the others are the model's own.
 
     Raises:
         ConfigError: the model has no adapters.
@@ -97,17 +96,24 @@ def merged_state_dict(model: TransformerDecoder) -> dict[str, torch.Tensor]:
 
 
 def merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and tensor of each entry of :func:`merged_state_dict`, merged when it is asked for.
+    """Name and tensor of each entry of :func:`merged_state_dict`, merged only when it is asked for.
+
+    A writer that takes one at a time never holds a second copy of the model.
 
     Raises:
-        ConfigError: the model has no adapters; at the first tensor.
+        ConfigError: the model has no adapters.
     """
     _check_adapted(model)
-    of_weights = {id(m.weight): m for m in model.modules() if isinstance(m, LoRALinear)}
-    state = model.state_dict(keep_vars=True)
-    for name, tensor in state.items():
-        if not name.endswith(ADAPTER_ENDINGS):
-            adapted = of_weights.get(id(tensor))
+    return _merged_tensors(model)
+
+
+def _merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tensor]]:
+    adapters = get_adapter_params(model)
+    # By identity: a wrapper, as of activation checkpointing, hides itself in the state dict's names alone.
+    of_weight = {id(module.weight): module for module in model.modules() if isinstance(module, LoRALinear)}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if name not in adapters:
+            adapted = of_weight.get(id(tensor))
             yield name, tensor.detach() if adapted is None else adapted.merged_weight()
 
 

@@ -16,6 +16,7 @@ ADAPTER_ENDINGS = (LORA_A, LORA_B, MAGNITUDE)
 def get_adapter_state_dict(state_dict: dict[str, Any], device: str | None = "cpu") -> dict[str, Any]:
     """The adapters' tensors of a model's state dict, on ``device``; None leaves each where it is.
 
+    >>> import torch
     >>> get_adapter_state_dict({"q_proj.weight": torch.ones(1), "q_proj.lora_a.weight": torch.ones(1)})
     {'q_proj.lora_a.weight': tensor([1.])}
     """
