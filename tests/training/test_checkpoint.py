@@ -51,7 +51,7 @@ def test_saving_a_step_twice_replaces_it(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_half_written_is_not_a_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / ".partial_00000009_1").mkdir(parents=True)
+    (tmp_path / ".step_00000009.0123456789ab.unfinished").mkdir(parents=True)
     assert checkpoints(tmp_path) == []
     save(tmp_path, 1)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
@@ -85,5 +85,5 @@ def test_a_later_format_is_refused(tmp_path: Path) -> None:
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps({**state, "version": 99}))
     model, optimizer = trained_pair()
-    with pytest.raises(CheckpointError, match="has format 99; this version reads 2"):
+    with pytest.raises(CheckpointError, match="has format 99; this version reads 2 and 3"):
         load_checkpoint(folder, model=model, optimizer=optimizer, depends_on={"seed": 3})

@@ -1,5 +1,6 @@
 """A model's weights as a safetensors file, and what a file and a model differ in."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -109,6 +110,19 @@ def check_tensors(
         if len(names) > _NAMES_IN_A_SENTENCE:
             error.add_note(f"All {len(names)} tensors {kind}: {', '.join(names)}")
     raise error
+
+
+def digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """A hash of names, types, shapes and values, as 32 hexadecimal digits.
+
+    >>> digest({"a": torch.zeros(2)}) == digest({"a": torch.zeros(2)}), digest({"a": torch.zeros(2)}) == digest({})
+    (True, False)
+    """
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return total.hexdigest()[:32]
 
 
 def refuse_meta(tensors: Mapping[str, torch.Tensor]) -> None:
