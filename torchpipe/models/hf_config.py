@@ -57,16 +57,16 @@ def config_json(config: DecoderConfig, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def read_config_json(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's ``config.json``; None where it has none.
+def read_config_json(folder: Path, name: str = CONFIG_FILE) -> dict[str, Any] | None:
+    """The content of a folder's ``config.json``, or of another file with a JSON object; None where it has none.
 
     Raises:
         CheckpointError: it can't be read as a JSON object.
     """
-    path = folder / CONFIG_FILE
+    path = folder / name
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise CheckpointError(

@@ -1,7 +1,7 @@
 """Which safetensors files a folder's weights lie in, and what those files hold."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,25 +19,16 @@ _PICKLED = (".bin", ".pt", ".pth")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorFiles:
-    """The tensors of open safetensors files, each read when it is asked for.
+class StoredTensors:
+    """Tensors in open files.
 
     Attributes:
         shapes: of every tensor, by name.
-        file_of: the name of the file that each lies in.
+        read: gives the tensor of a name, in the type that it is stored in.
     """
 
     shapes: Mapping[str, list[int]]
-    file_of: Mapping[str, str]
-    _handles: Mapping[str, Any]
-
-    def read(self, name: str) -> torch.Tensor:
-        """One tensor, in the type that it is stored in.
-
-        Raises:
-            SafetensorError: the file was changed since it was opened.
-        """
-        return self._handles[self.file_of[name]].get_tensor(name)
+    read: Callable[[str], torch.Tensor]
 
 
 def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
@@ -102,7 +93,7 @@ def read_index(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[TensorFiles]:
+def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[StoredTensors]:
     """The tensors of a folder's files, open while the block runs. The files are memory-mapped, not read as a whole.
 
     Arguments as for :func:`weight_files`.
@@ -135,7 +126,7 @@ def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[T
                 f"{folder / INDEX_FILE} and its files disagree on {len(misplaced)} tensors: {name} is to lie in "
                 f"{index[name]} and is in {file_of.get(name, 'none of them')}. Fetch the whole checkpoint again."
             )
-        yield TensorFiles(shapes=shapes, file_of=file_of, _handles=handles)
+        yield StoredTensors(shapes=shapes, read=lambda name: handles[file_of[name]].get_tensor(name))
 
 
 def unreadable(path: Path, error: Exception) -> CheckpointError:

@@ -11,7 +11,8 @@ from typing import Literal
 
 import torch
 
-Layout = Literal["hf", "meta"]
+Layout = Literal["ours", "hf", "meta"]
+"""A column of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,33 +1,24 @@
 """Weights from and to folders in Hugging Face's layout: ``config.json`` and safetensors files."""
 
 import json
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from torchpipe.errors import CheckpointError, ConfigError
-from torchpipe.models.hf_config import (
-    CONFIG_FILE,
-    check_model_type,
-    config_json,
-    differences,
-    read_config_json,
-)
+from torchpipe.models.hf_config import CONFIG_FILE, check_model_type, config_json, differences, read_config_json
 from torchpipe.models.hf_families import check_names
-from torchpipe.models.hf_files import INDEX_FILE, SINGLE_FILE, open_tensors, unreadable
-from torchpipe.models.hf_names import EMBEDDING, OUTPUT, halves_from_pairs, name_in, pairs_from_halves, row_of
+from torchpipe.models.hf_files import INDEX_FILE, SINGLE_FILE, open_tensors
+from torchpipe.models.hf_names import halves_from_pairs, name_in, row_of
+from torchpipe.models.layouts import base_state, fill_from_layout
 from torchpipe.models.lora import merged_tensors
 from torchpipe.models.publish import published_folder
-from torchpipe.models.weights import check_tensors, refuse_meta, shapes_of
+from torchpipe.models.weights import refuse_meta
 from torchpipe.modules import TransformerDecoder
-from torchpipe.modules.peft import initialize_dora_magnitude
-from torchpipe.modules.peft.state_dicts import ADAPTER_ENDINGS
 
 MAX_SHARD_BYTES = 5 * 2**30
 """The largest file that is written, unless one tensor is larger."""
@@ -57,26 +48,13 @@ def load_hf_weights(model: TransformerDecoder, folder: str | Path, files: Sequen
         UserWarning: a tensor holds NaN or infinity. It is loaded as it is.
     """
     folder = Path(folder)
-    state = base_state(model)
-    refuse_meta(state)
-    content = read_config_json(folder) if folder.is_dir() else None
+    content = read_config_json(folder)
     if content is not None:
         _check_config(model, content, folder)
-    with open_tensors(folder, files) as source:
-        shapes = {name: shape for name, shape in source.shapes.items() if not name.endswith("rotary_emb.inv_freq")}
-        check_names(shapes, folder)
-        names = {ours: name_in("hf", ours) or ours for ours in state}
-        check_vocabulary(model, shapes.get(EMBEDDING.hf), folder)
-        if OUTPUT.ours in names and content and content.get("tie_word_embeddings") and OUTPUT.hf not in shapes:
-            names[OUTPUT.ours] = EMBEDDING.hf
-        twice = shapes.pop(OUTPUT.hf, None) if OUTPUT.ours not in names else None
-        check_tensors({names[ours]: shape for ours, shape in shapes_of(state).items()}, shapes, folder)
-        if twice and not torch.equal(source.read(OUTPUT.hf), source.read(EMBEDDING.hf)):
-            raise CheckpointError(refuse_untied(OUTPUT.hf, EMBEDDING.hf, folder))
-        try:
-            copy_weights(model, state, lambda ours: source.read(names[ours]), from_halves=True, path=folder)
-        except (OSError, SafetensorError) as error:
-            raise unreadable(folder, error) from error
+    with open_tensors(folder, files) as stored:
+        check_names(stored.shapes, folder)
+        tied = bool(content and content.get("tie_word_embeddings"))
+        fill_from_layout(model, stored, "hf", folder, tied=tied)
 
 
 def save_hf_weights(
@@ -136,70 +114,6 @@ def write_hf_weights(
         _write_json(folder / INDEX_FILE, {"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
     own = config_json(model.config, next(iter(state.values())).dtype)
     _write_json(folder / CONFIG_FILE, _whole_config(own, more_config or {}))
-
-
-def base_state(model: TransformerDecoder) -> dict[str, torch.Tensor]:
-    """The state dict without the adapters: the names of the plain model."""
-    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(ADAPTER_ENDINGS)}
-
-
-def copy_weights(
-    model: TransformerDecoder,
-    state: Mapping[str, torch.Tensor],
-    read: Callable[[str], torch.Tensor],
-    *,
-    from_halves: bool,
-    path: Path,
-) -> None:
-    """Fills a model's tensors one by one, and sets DoRA's magnitudes for the new base.
-
-    Args:
-        model: what ``state`` belongs to.
-        state: the tensors to fill, by our names.
-        read: gives the stored tensor for one of our names.
-        from_halves: whether the rows of queries and keys are stored in Hugging Face's order.
-        path: where they come from, for the warning.
-    """
-    not_finite: list[str] = []
-    with torch.no_grad():
-        for ours, tensor in state.items():
-            stored = read(ours)
-            if from_halves and _paired(ours):
-                stored = pairs_from_halves(stored, model.head_dim)
-            if not all(bool(extreme.isfinite()) for extreme in stored.aminmax()):
-                not_finite.append(ours)
-            tensor.copy_(stored)
-    if model.lora is not None and model.lora.use_dora:
-        initialize_dora_magnitude(model)
-    if not_finite:
-        warnings.warn(
-            f"{path} holds NaN or infinity in {len(not_finite)} tensors, such as {not_finite[0]}. They were loaded as "
-            "they are; a loss will most likely be NaN.",
-            stacklevel=3,
-        )
-
-
-def check_vocabulary(model: TransformerDecoder, stored: Sequence[int] | None, path: Path) -> None:
-    """Refuses an embedding of another number of rows than the model's, with what to do.
-
-    Raises:
-        CheckpointError: the numbers differ.
-    """
-    rows = model.tok_embeddings.num_embeddings
-    if stored and stored[0] != rows:
-        raise CheckpointError(
-            f"{path} has a vocabulary of {stored[0]} ids and the model has one of {rows}. Build the model with "
-            f"vocab_size={stored[0]}; for new special tokens load it so, then call "
-            "torchpipe.models.resize_token_embeddings."
-        )
-
-
-def refuse_untied(output: str, embedding: str, path: Path) -> str:
-    """What to say where a checkpoint's output projection is one of its own, and the model has none."""
-    return (
-        f"{path} has an output projection of its own ({output} differs from {embedding}), and the model ties it to "
-        "the embedding. Build the model with tied_embeddings=False (tie_word_embeddings in the builders)."
-    )
 
 
 def _check_config(model: TransformerDecoder, content: Mapping[str, Any], folder: Path) -> None:

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 
 from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.hf_files import unreadable
-from torchpipe.models.hf_names import halves_from_pairs, name_in, pairs_from_halves, row_of
+from torchpipe.models.hf_names import OUTPUT, halves_from_pairs, name_in, pairs_from_halves, row_of
+from torchpipe.models.layouts import base_state
 from torchpipe.models.publish import published_folder
 from torchpipe.models.weights import check_tensors, refuse_meta, shapes_of
 from torchpipe.modules import TransformerDecoder
@@ -98,7 +99,8 @@ def load_peft_adapter(model: TransformerDecoder, folder: str | Path) -> None:
         with safe_open(path, framework="pt") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             expected = {peft_name(ours): shape for ours, shape in shapes_of(state).items()}
-            if _BASE_OUTPUT in shapes and torch.equal(file.get_tensor(_BASE_OUTPUT), model.output.weight):
+            own_output = base_state(model).get(OUTPUT.ours)
+            if _BASE_OUTPUT in shapes and own_output is not None and _same(file.get_tensor(_BASE_OUTPUT), own_output):
                 del shapes[_BASE_OUTPUT]
             check_tensors(
                 expected, shapes, path, do="Give the model adapters on the same matrices and of the same rank."
@@ -167,6 +169,10 @@ def adapter_config_json(lora: LoRAConfig, names: Iterable[str], base_model: str 
         "inference_mode": True,
         "bias": "none",
     }
+
+
+def _same(stored: torch.Tensor, own: torch.Tensor) -> bool:
+    return stored.shape == own.shape and torch.equal(stored.to(own), own)
 
 
 def _split(ours: str) -> tuple[str, str]:

@@ -9,7 +9,13 @@ from safetensors import SafetensorError
 from torchpipe._publishing import whole_folder
 from torchpipe.errors import CheckpointError
 
-_OURS = ("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors", "adapter_config.json")
+_OURS = (
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "adapter_model.safetensors",
+    "adapter_config.json",
+)
 
 
 @contextmanager
