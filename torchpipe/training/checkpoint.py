@@ -127,6 +127,23 @@ def save_checkpoint(
     return target
 
 
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state of a checkpoint: what :func:`save_checkpoint` was given, ``step`` and ``version``.
+
+    Raises:
+        CheckpointError: it is damaged, or of a format that this version does not read.
+    """
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        version = state.get("version")
+    except (OSError, ValueError, AttributeError) as error:
+        raise _damaged(folder, error) from error
+    if version not in _READABLE:
+        readable = " and ".join(map(str, _READABLE))
+        raise CheckpointError(f"The checkpoint {folder} has format {version}; this version reads {readable}.")
+    return state
+
+
 def load_checkpoint(
     folder: Path,
     *,
@@ -143,18 +160,12 @@ def load_checkpoint(
         CheckpointError: the checkpoint is damaged, or was made by a run that differs in ``depends_on``; every field
             that differs is named with both values. Also where it was made with adapters over other base weights.
     """
+    state = read_state(folder)
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         saved = torch.load(folder / "optimizer.pt", weights_only=True, map_location="cpu")
-        version, before = state.get("version"), _flat(state.get("depends_on", {}))
+        before = _flat(state.get("depends_on", {}))
     except Exception as error:  # torch.load raises whatever the damaged bytes lead to
-        raise CheckpointError(
-            f"The checkpoint {folder} can't be read: state.json or optimizer.pt is missing or damaged "
-            f"({type(error).__name__}). Remove the folder to go on from an earlier one."
-        ) from error
-    if version not in _READABLE:
-        readable = " and ".join(map(str, _READABLE))
-        raise CheckpointError(f"The checkpoint {folder} has format {version}; this version reads {readable}.")
+        raise _damaged(folder, error) from error
     now = _flat(depends_on)
     changed = [
         f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
@@ -177,6 +188,13 @@ def load_checkpoint(
     if saved.get("cuda_rng") is not None and torch.cuda.is_initialized():
         torch.cuda.set_rng_state(saved["cuda_rng"])
     return state
+
+
+def _damaged(folder: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint {folder} can't be read: state.json or optimizer.pt is missing or damaged "
+        f"({type(error).__name__}). Remove the folder to go on from an earlier one."
+    )
 
 
 def _resumable(optimizer: torch.optim.Optimizer, scheduler: LRScheduler | None) -> dict[str, Any]:
