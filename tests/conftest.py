@@ -149,3 +149,17 @@ def on_small_disk(tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def run_code(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Function (code, *arguments) -> what the code printed, run in a process of its own that must end well."""
+
+    def run(code: str, *arguments: str) -> str:
+        script = tmp_path_factory.mktemp("code") / "code.py"
+        script.write_text(code)
+        done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
