@@ -41,6 +41,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         os.close(lock)
 
 
+def remove_folder(folder: Path) -> None:
+    """Removes a folder so that a kill in between leaves nothing under its name; one that is not there is no error."""
+    aside = beside(folder, UNFINISHED)
+    with suppress(FileNotFoundError):  # another process is removing it too
+        os.rename(folder, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def beside(path: Path, ending: str) -> Path:
     """A hidden name of its own next to ``path``, on the same file system."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{ending}")
@@ -59,10 +67,7 @@ def replace_folder(new: Path, folder: Path) -> None:
                 raise
         if _exchange(new, folder):
             return shutil.rmtree(new, ignore_errors=True)
-        aside = beside(folder, UNFINISHED)
-        with suppress(FileNotFoundError):  # another process was faster
-            os.rename(folder, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_folder(folder)
 
 
 def sync(path: Path) -> None:

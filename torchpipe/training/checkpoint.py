@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +19,7 @@ from safetensors import SafetensorError
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchpipe._publishing import whole_folder
+from torchpipe._publishing import remove_folder, whole_folder
 from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.weights import digest, load_tensors, load_weights, save_tensors, save_weights
 
@@ -122,8 +121,7 @@ def save_checkpoint(
             f"resume=true from {earlier[0] if earlier else 'the beginning'}."
         ) from error
     for old in checkpoints(folder)[: -max(1, keep_last)]:
-        with suppress(FileNotFoundError):  # another process is removing it too
-            shutil.rmtree(old)
+        remove_folder(old)
     return target
 
 

@@ -19,7 +19,13 @@ from torchpipe.models.hf_files import open_tensors, weight_files
 from torchpipe.models.hf_names import EMBEDDING, Layout
 from torchpipe.models.hf_weights import load_hf_weights, write_hf_weights
 from torchpipe.models.layouts import num_ids
-from torchpipe.models.peft_adapters import ADAPTER_CONFIG_FILE, adapter_state, load_peft_adapter, write_peft_adapter
+from torchpipe.models.peft_adapters import (
+    ADAPTER_CONFIG_FILE,
+    adapter_state,
+    load_peft_adapter,
+    lora_of,
+    write_peft_adapter,
+)
 from torchpipe.models.publish import published_folder
 from torchpipe.models.resize import resize_token_embeddings, set_vocab_size
 from torchpipe.models.single_file import load_single_file, open_single_file
@@ -142,7 +148,7 @@ class FullModelTorchTuneCheckpointer:
             raise ConfigError(
                 "save_adapter_weights_only is True and the model has no adapters. Leave it out to save the weights."
             )
-        if not name or Path(name).name != name:
+        if name in ("", "..") or Path(name).name != name:
             raise ConfigError(f"The name of an export is {name!r}. Give the name of one folder, such as epoch_0.")
         folder = self.output_dir / name
         with published_folder(folder) as new:
@@ -320,6 +326,7 @@ def _load_adapter(model: TransformerDecoder, path: Path) -> None:
     if path.is_dir() or path.suffix == ".safetensors":
         load_peft_adapter(model, path if path.is_dir() else path.parent)
         return
+    lora_of(model)
     with open_single_file(path) as stored, torch.no_grad():
         state = adapter_state(model)
         check_tensors(
