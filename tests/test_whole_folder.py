@@ -103,7 +103,11 @@ def test_two_writers_of_one_folder_leave_that_of_one(
         monkeypatch.setattr(_publishing, "_exchange", lambda one, other: False)
 
     def writer(value: int) -> Callable[[], None]:
-        return lambda: [publish(tmp_path / "a", value) for _ in range(30)] and None
+        def write() -> None:
+            for _ in range(30):
+                publish(tmp_path / "a", value)
+
+        return write
 
     pids = in_children(writer(1), writer(2), writer(3))
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]

@@ -48,10 +48,10 @@ def quiet() -> Callable[[], AbstractContextManager[None]]:
 
 
 @pytest.fixture
-def fresh() -> Callable[..., TransformerDecoder]:
+def fresh() -> Callable[..., Any]:
     """Function (config, seed) -> a decoder with weights large enough that logits differ; norms differ too."""
 
-    def build(config: DecoderConfig = CONFIG, seed: int = 0) -> TransformerDecoder:
+    def build(config: DecoderConfig = CONFIG, seed: int = 0) -> Any:
         torch.manual_seed(seed)
         model = build_decoder(config).eval()
         for parameter in model.parameters():
@@ -62,10 +62,10 @@ def fresh() -> Callable[..., TransformerDecoder]:
 
 
 @pytest.fixture
-def adapted() -> Callable[..., TransformerDecoder]:
+def adapted() -> Callable[..., Any]:
     """Function (config, **LoRA's arguments) -> a decoder with adapters on every matrix that change the logits."""
 
-    def build(config: DecoderConfig = CONFIG, *, seed: int = 0, **options: Any) -> TransformerDecoder:
+    def build(config: DecoderConfig = CONFIG, *, seed: int = 0, **options: Any) -> Any:
         torch.manual_seed(seed)
         chosen = {
             "lora_attn_modules": ["q_proj", "k_proj", "v_proj", "output_proj"],
@@ -128,7 +128,7 @@ def hf_llama(oracle_file: Any, quiet: Any) -> Callable[..., Any]:
                 "eos_token_id": [7, 8],
             }
             torch.manual_seed(5)
-            oracle = LlamaForCausalLM(LlamaConfig(**(sizes | more))).eval()
+            oracle: Any = LlamaForCausalLM(LlamaConfig(**(sizes | more))).eval()
             for parameter in oracle.parameters():
                 torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.2)
             oracle = oracle.to(dtype)
@@ -146,7 +146,8 @@ def hf_load(quiet: Any) -> Callable[[Path], Any]:
         with quiet():
             from transformers import AutoModelForCausalLM
 
-            model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+            loader: Any = AutoModelForCausalLM
+            model, info = loader.from_pretrained(folder, output_loading_info=True)
         assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
         return model.eval()
 

@@ -12,12 +12,11 @@ from torch import nn
 
 from torchpipe.errors import CheckpointError
 from torchpipe.models.tiny import tiny_llama3
-from torchpipe.modules import TransformerDecoder
 from torchpipe.modules.peft import LoRAConfig, add_lora, get_adapter_params
 from torchpipe.training import best_checkpoint, checkpoints, load_checkpoint, read_state, save_checkpoint, set_seed
 
 
-def trained_pair() -> tuple[nn.Module, torch.optim.Optimizer]:
+def trained_pair() -> tuple[nn.Linear, torch.optim.Optimizer]:
     set_seed(3)
     model = nn.Linear(4, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -95,7 +94,7 @@ def test_a_later_format_is_refused(tmp_path: Path) -> None:
         load_checkpoint(folder, model=model, optimizer=optimizer, depends_on={"seed": 3})
 
 
-def decoder(seed: int, *, lora: bool = True) -> TransformerDecoder:
+def decoder(seed: int, *, lora: bool = True) -> Any:
     """A tiny decoder whose base depends on the seed alone; with fresh adapters."""
     torch.manual_seed(seed)
     model = tiny_llama3(vocab_size=30, num_layers=2, embed_dim=16, intermediate_dim=24, num_heads=2, num_kv_heads=1)
@@ -202,6 +201,7 @@ def test_the_best_stays_when_later_steps_push_it_out(tmp_path: Path) -> None:
         saved[step] = model.weight.clone()
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step_00000004", "step_00000005"]
     best = best_checkpoint(tmp_path)
+    assert best is not None
     assert best == tmp_path / "best"
     assert read_state(best)["step"] == 3
     model, optimizer = trained_pair()

@@ -1,4 +1,4 @@
-"""torchtune's checkpointers: the base in, merged weights and adapters out, and what they can't do is refused by name."""
+"""torchtune's checkpointers: the base in, merged weights and adapters out, and refusals by name."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from torchpipe.training import (
 )
 
 
-def decoder(seed: int, *, lora: bool = False, vocab_size: int = 40) -> TransformerDecoder:
+def decoder(seed: int, *, lora: bool = False, vocab_size: int = 40) -> Any:
     torch.manual_seed(seed)
     model = tiny_llama3(vocab_size=vocab_size, num_layers=2, embed_dim=32, intermediate_dim=48, num_heads=4)
     if lora:
@@ -131,11 +131,7 @@ def test_a_run_starts_from_an_adapter(make: Callable[..., FullModelHFCheckpointe
     again = decoder(2, lora=True)
     make(adapter_checkpoint=given).load(again)
     assert torch.equal(logits(again), logits(model))
-    with (
-        pytest.raises(ConfigError, match="The model has no adapters")
-        if "pt" not in given
-        else pytest.raises(CheckpointError, match="extra: layers.0.attn.q_proj.lora_a.weight")
-    ):
+    with pytest.raises(ConfigError, match="The model has no adapters"):
         make(adapter_checkpoint=given).load(decoder(2))
 
 
