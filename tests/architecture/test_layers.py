@@ -35,6 +35,7 @@ LIBRARY_ONLY_IN: dict[str, set[str]] = {
     "torchtitan": set(),
     "trl": set(),
     "transformers": set(),
+    "peft": set(),
 }
 
 # Files at the paths where torchtune has a name, which is defined elsewhere. They hold nothing else, and may point
