@@ -1,6 +1,7 @@
 """Model building blocks."""
 
 from torchpipe.modules.attention import MultiHeadAttention
+from torchpipe.modules.chunked_loss import CEWithChunkedOutputLoss
 from torchpipe.modules.feed_forward import FeedForward
 from torchpipe.modules.losses import LinearCrossEntropyLoss, linear_cross_entropy
 from torchpipe.modules.norms import RMSNorm
@@ -9,6 +10,7 @@ from torchpipe.modules.tied_linear import TiedLinear
 from torchpipe.modules.transformer import TransformerDecoder, TransformerSelfAttentionLayer
 
 __all__ = [
+    "CEWithChunkedOutputLoss",
     "FeedForward",
     "LinearCrossEntropyLoss",
     "Llama3ScaledRoPE",
