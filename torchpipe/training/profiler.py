@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, schedule, supported_activities, tensorboard_trace_handler
 
 from torchpipe.errors import ConfigError
@@ -110,7 +111,7 @@ def setup_torch_profiler(
         _warn(f"The profiler is given no output_dir, and writes to {DEFAULT_PROFILE_DIR}.")
     folder = Path(output_dir or DEFAULT_PROFILE_DIR)
     folder.mkdir(parents=True, exist_ok=True)
-    options = {
+    options: dict[str, Any] = {
         "profile_memory": profile_memory,
         "with_stack": with_stack,
         "record_shapes": record_shapes,
@@ -125,7 +126,7 @@ def setup_torch_profiler(
             repeat=steps["num_cycles"],
         ),
         # Without this no stack is written (https://github.com/pytorch/pytorch/issues/100253).
-        experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True) if with_stack else None,
+        experimental_config=_ExperimentalConfig(verbose=True) if with_stack else None,
         on_trace_ready=partial(_write, folder=folder),
         **options,
     )
