@@ -30,9 +30,8 @@ def test_a_wrong_word_is_told_the_nearest() -> None:
         get_dtype(torch.int8, CPU)
 
 
-def test_bfloat16_on_a_device_without_it_is_refused() -> None:
-    if torch.cuda.is_available():
-        return
+def test_bfloat16_on_a_device_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"dtype is bf16, and this cuda computes no bfloat16\. Set dtype=fp32\."):
         get_dtype("bf16", torch.device("cuda"))
 

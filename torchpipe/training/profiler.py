@@ -117,7 +117,7 @@ def setup_torch_profiler(
         "record_shapes": record_shapes,
         "with_flops": with_flops,
     }
-    profiler = profile(
+    profiler = _CycleByCycle(
         activities=activities,
         schedule=schedule(
             wait=steps["wait_steps"],
@@ -132,6 +132,18 @@ def setup_torch_profiler(
     )
     used = {"enabled": True, "output_dir": str(folder), "cpu": cpu, "cuda": cuda, "xpu": xpu, **options, **steps}
     return profiler, DictConfig(used)
+
+
+class _CycleByCycle(profile):
+    """Torch's profiler, which drops a cycle's events where the next begins: they are written by then.
+
+    Torch warns of the drop; where warnings are errors, that ends the process by a segmentation fault.
+    """
+
+    def prepare_trace(self) -> None:
+        """Begins a cycle."""
+        self.profiler = None
+        super().prepare_trace()
 
 
 def _steps(given: dict[str, int | None]) -> dict[str, int]:
