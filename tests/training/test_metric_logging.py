@@ -122,7 +122,9 @@ def test_a_library_that_is_missing_is_one_sentence(
 
 
 def test_importing_the_loggers_loads_no_library_of_theirs() -> None:
-    code = "import sys, torchpipe.training; print([m for m in ('tensorboard', 'matplotlib', 'wandb') if m in sys.modules])"
+    code = (
+        "import sys, torchpipe.training; print([m for m in ('tensorboard', 'matplotlib', 'wandb') if m in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
 

@@ -107,9 +107,7 @@ def test_a_log_that_can_not_be_read_is_named(tmp_path: Path) -> None:
         plot_losses([], tmp_path / "out.png")
 
 
-def test_without_matplotlib_one_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     sentence = r"^A plot needs matplotlib, which is not installed\. Run: pip install 'torchpipe-data\[plot\]'$"

@@ -77,7 +77,7 @@ def test_stacks_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_gap_in_the_schedule_is_filled_and_told(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="profile") as told:
         _, config = setup_torch_profiler(
             enabled=True, profile_memory=True, record_shapes=False, active_steps=3, output_dir=tmp_path
         )
@@ -90,7 +90,7 @@ def test_a_gap_in_the_schedule_is_filled_and_told(tmp_path: Path) -> None:
 
 def test_no_activity_and_no_folder_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="profile") as told:
         _, config = setup_torch_profiler(enabled=True, cpu=False, cuda=False, xpu=False, **SCHEDULE)
     assert (config.cpu, config.cuda, config.xpu, config.output_dir) == (True, True, True, "profiler_output")
     assert [str(one.message)[:44] for one in told] == [

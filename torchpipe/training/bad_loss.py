@@ -29,6 +29,6 @@ def check_loss(loss: float, *, step: int, rows: Callable[[], str], name: str = "
         return loss
     raise NonFiniteLossError(
         f"Step {step}: the {name} is {loss}. It was computed from {rows()}. The weights are those of the step before. "
-        "Look at these rows (torchpipe explain CONFIG --row K). Where they are in order, lower optimizer.lr, or set "
-        "clip_grad_norm."
+        "torchpipe explain CONFIG --row K shows a row, or the pack of that number. Where all are in order, lower "
+        "optimizer.lr, or set clip_grad_norm."
     )

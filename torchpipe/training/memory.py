@@ -18,9 +18,9 @@ _NAMES = {
 def get_memory_stats(device: torch.device, reset_stats: bool = True) -> dict[str, float]:
     """The most memory that was used, in GiB; empty where nobody counts it.
 
-    On cuda and xpu, since the last reset: ``peak_memory_active``, ``peak_memory_alloc`` and ``peak_memory_reserved``
-    (of torch's allocator). On the CPU ``peak_memory_rss``: the most memory of this process since it began, without the processes
-    that it started; there is none on systems that do not tell.
+    On cuda and xpu, of torch's allocator since the last reset: ``peak_memory_active``, ``peak_memory_alloc`` and
+    ``peak_memory_reserved``. On the CPU ``peak_memory_rss``: the most memory of this process since it began, without
+    the processes that it started; there is none on systems that do not tell.
 
     Args:
         device: whose memory.

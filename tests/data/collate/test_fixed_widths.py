@@ -89,7 +89,9 @@ def test_a_collate_function_that_can_not_pad_to_a_multiple_is_refused() -> None:
     def stack(batch: list[object]) -> list[object]:
         return batch
 
-    with pytest.raises(ConfigError, match=r"static_shapes needs a collate_fn with an argument pad_to_multiple_of, and s"):
+    with pytest.raises(
+        ConfigError, match=r"static_shapes needs a collate_fn with an argument pad_to_multiple_of, and s"
+    ):
         FixedWidths(stack, max_seq_len=8)
 
 
