@@ -29,7 +29,7 @@ class WithAdapter(nn.Module):
     def __init__(self, inner: nn.Linear) -> None:
         super().__init__()
         self.inner, self.bias = inner, nn.Parameter(torch.linspace(-1, 1, inner.out_features))
-        self.dropout = nn.Dropout(0.25)
+        self.dropout = nn.Dropout(0.0)
         self.tokens_at_once: list[int] = []
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -41,9 +41,16 @@ def decoder(*, adapter: bool) -> TransformerDecoder:
     torch.manual_seed(0)
     model = tiny_llama3(vocab_size=50, max_seq_len=32, tied_embeddings=False)
     if adapter:
-        model.output = WithAdapter(model.output)  # pyright: ignore[reportArgumentType]
-        model.output.dropout.p = 0.0  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        assert isinstance(model.output, nn.Linear)
+        model.output = WithAdapter(model.output)
     return model
+
+
+def decoder_with_adapter(*, dropout: float) -> tuple[TransformerDecoder, WithAdapter]:
+    model = decoder(adapter=True)
+    assert isinstance(model.output, WithAdapter)
+    model.output.dropout.p = dropout
+    return model, model.output
 
 
 @pytest.mark.parametrize("num_chunks", [1, 2, 3, 8])
@@ -89,7 +96,7 @@ def test_from_hidden_states_loss_and_gradients_are_those_of_all_logits(
 
 
 def test_an_output_with_an_adapter_makes_the_logits_of_one_part_at_a_time() -> None:
-    model = decoder(adapter=True)
+    model, output = decoder_with_adapter(dropout=0.0)
     loss_fn = CEWithChunkedOutputLoss(num_output_chunks=4)
     loss_fn.set_model_output(model)
     tokens = torch.ones(1, 20, dtype=torch.int64)
@@ -103,22 +110,21 @@ def test_an_output_with_an_adapter_makes_the_logits_of_one_part_at_a_time() -> N
         loss = loss_fn(model(tokens), tokens)
     assert not [shape for shape in held if shape[-1:] == (50,)]  # no logits wait for the gradients
     loss.backward()
-    assert model.output.tokens_at_once == [5] * 8  # four parts, each of them twice
+    assert output.tokens_at_once == [5] * 8  # four parts, each of them twice
 
 
 def test_dropout_in_the_output_draws_the_same_numbers_both_times() -> None:
-    model = decoder(adapter=True)
-    model.output.dropout.p = 0.5  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    model, output = decoder_with_adapter(dropout=0.5)
     loss_fn = CEWithChunkedOutputLoss(num_output_chunks=1)
     loss_fn.set_model_output(model)
     tokens = torch.arange(16).reshape(1, 16)
     torch.manual_seed(3)
     loss_fn(model(tokens), tokens).backward()
-    found = model.output.inner.weight.grad.clone()
+    found = output.inner.weight.grad
     model.zero_grad()
     torch.manual_seed(3)
-    nn.functional.cross_entropy(model.output(model(tokens)).flatten(0, 1), tokens.flatten()).backward()
-    torch.testing.assert_close(found, model.output.inner.weight.grad, rtol=1e-5, atol=1e-7)
+    nn.functional.cross_entropy(output(model(tokens)).flatten(0, 1), tokens.flatten()).backward()
+    torch.testing.assert_close(found, output.inner.weight.grad, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("adapter", [False, True])

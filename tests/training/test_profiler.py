@@ -12,7 +12,7 @@ import torch
 from torchpipe.errors import ConfigError
 from torchpipe.training.profiler import DummyProfiler, setup_torch_profiler
 
-SCHEDULE = {"wait_steps": 1, "warmup_steps": 1, "active_steps": 1, "num_cycles": 1}
+SCHEDULE: dict[str, Any] = {"wait_steps": 1, "warmup_steps": 1, "active_steps": 1, "num_cycles": 1}
 # What torchtune 0.6.1 returns beside the profiler for SCHEDULE on a machine's CPU alone, but for output_dir.
 TORCHTUNE = {
     "enabled": True, "cpu": True, "cuda": False, "xpu": False, "profile_memory": False, "with_stack": False,
@@ -58,7 +58,7 @@ def test_a_cycle_writes_a_trace_and_a_table(tmp_path: Path) -> None:
 
 
 def test_each_cycle_has_a_folder(tmp_path: Path) -> None:
-    options = {**SCHEDULE, "wait_steps": 0, "num_cycles": 2}
+    options: dict[str, Any] = {**SCHEDULE, "wait_steps": 0, "num_cycles": 2}
     profiler, _ = setup_torch_profiler(enabled=True, output_dir=tmp_path, **options)
     train(profiler, 6)
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["iteration_2", "iteration_4"]

@@ -1,6 +1,6 @@
 """Less memory for more time: what a layer computed is forgotten, and computed again when gradients need it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torchpipe.errors import ConfigError
 
-WrapPolicy = set[type[nn.Module]] | Callable[..., bool]
+WrapPolicy = Set[type[nn.Module]] | Callable[..., bool]
 """Which modules: those of some types, or a policy as torch's FSDP takes it, called as
 ``policy(module=..., recurse=..., nonwrapped_numel=...)``."""
 
@@ -36,11 +36,11 @@ def set_activation_checkpointing(model: nn.Module, auto_wrap_policy: WrapPolicy,
     >>> [name for name, _ in model.named_parameters()]
     ['0.weight', '0.bias']
     """
-    policy = partial(_is_of_types, tuple(auto_wrap_policy)) if isinstance(auto_wrap_policy, set) else auto_wrap_policy
+    policy = partial(_is_of_types, tuple(auto_wrap_policy)) if isinstance(auto_wrap_policy, Set) else auto_wrap_policy
     options = {"use_reentrant": False, **kwargs}
     taken = _take_inside(model, policy)
     if not taken:
-        asked = sorted(kind.__name__ for kind in auto_wrap_policy) if isinstance(auto_wrap_policy, set) else policy
+        asked = sorted(kind.__name__ for kind in auto_wrap_policy) if isinstance(auto_wrap_policy, Set) else policy
         raise ConfigError(f"Activation checkpointing takes {asked}, and {type(model).__name__} has no such module.")
     for module in taken:
         module.forward = partial(_run, module.forward, options)
