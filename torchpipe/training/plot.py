@@ -54,13 +54,17 @@ def plot_losses(logs: str | Path | Sequence[str | Path] | Mapping[str, str | Pat
 
     Raises:
         MissingLibraryError: matplotlib is not installed.
-        ConfigError: a log can't be read, or there is none.
+        ConfigError: a log can't be read, there is none, or the ending is of no picture.
     """
     figure_module = import_optional("matplotlib.figure", needed_by="A plot", install="'torchpipe-data[plot]'")
     runs = {name: read_losses(log) for name, log in _named(logs).items()}
     if not runs:
         raise ConfigError("There is no log to plot. Give one log.jsonl at least.")
+    out = Path(out)
     figure = figure_module.Figure(figsize=(8, 5), layout="constrained")  # no pyplot: it needs no display and no state
+    kinds = figure.canvas.get_supported_filetypes()
+    if out.suffix.removeprefix(".").lower() not in kinds:
+        raise ConfigError(f"{out} is no name of a picture: its ending is one of {', '.join(sorted(kinds))}.")
     axes = figure.subplots()
     for number, (name, points) in enumerate(runs.items()):
         _draw(axes, f"C{number % 10}", name if len(runs) > 1 else "", points)
@@ -68,7 +72,6 @@ def plot_losses(logs: str | Path | Sequence[str | Path] | Mapping[str, str | Pat
     axes.set_ylabel("loss per trained token")
     axes.grid(alpha=0.3)
     axes.legend()
-    out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=120)
     return out

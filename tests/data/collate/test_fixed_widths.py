@@ -1,6 +1,7 @@
 """Batches of few widths: how many, which, and that the loss stays."""
 
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -73,8 +74,9 @@ def test_a_compiled_model_is_compiled_once_a_width() -> None:
 
 
 def test_other_arguments_reach_the_collate_function_and_it_goes_to_workers() -> None:
-    collate = pickle.loads(pickle.dumps(FixedWidths(padded_collate_sft, max_seq_len=8, multiple=4)))
-    batch = collate(samples(3), padding_idx=7, ignore_idx=-1)
+    inner = partial(padded_collate_sft, padding_idx=7)
+    collate = pickle.loads(pickle.dumps(FixedWidths(inner, max_seq_len=8, multiple=4)))
+    batch = collate(samples(3), ignore_idx=-1)
     assert batch["tokens"].tolist() == [[1, 2, 3, 7]]
     assert batch["labels"].tolist() == [[2, 3, 4, -1]]
 
@@ -92,7 +94,7 @@ def test_a_collate_function_that_can_not_pad_to_a_multiple_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"static_shapes needs a collate_fn with an argument pad_to_multiple_of, and s"
     ):
-        FixedWidths(stack, max_seq_len=8)
+        FixedWidths(partial(stack), max_seq_len=8)
 
 
 def test_numbers_that_are_not_possible_are_refused() -> None:

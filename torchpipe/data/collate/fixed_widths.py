@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torchpipe.data.padding import longest, round_up
@@ -50,7 +51,8 @@ class FixedWidths:
         if multiple is None:
             multiple = round_up(-(-max_seq_len // NUM_WIDTHS), 8)
         if "pad_to_multiple_of" not in inspect.signature(collate_fn).parameters:
-            name = getattr(collate_fn, "__name__", type(collate_fn).__name__)
+            inner = collate_fn.func if isinstance(collate_fn, partial) else collate_fn
+            name = getattr(inner, "__name__", type(inner).__name__)
             raise ConfigError(
                 f"static_shapes needs a collate_fn with an argument pad_to_multiple_of, and {name} has none. Use "
                 "torchpipe.data.padded_collate_sft, add the argument, or set static_shapes=false."
