@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -11,6 +14,16 @@ def test_the_cpu_tells_the_most_memory_of_the_process() -> None:
     assert list(after) == ["peak_memory_rss"]
     assert held.nbytes / 2**30 <= after["peak_memory_rss"] < 1000
     assert after["peak_memory_rss"] >= before["peak_memory_rss"]
+
+
+def test_the_memory_of_the_process_that_started_this_one_does_not_count() -> None:
+    held = torch.ones(256 * 2**20)  # 1 GiB
+    code = (
+        "import torch; from torchpipe.training.memory import get_memory_stats;"
+        "print(get_memory_stats(torch.device('cpu'))['peak_memory_rss'])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(result.stdout) < held.nbytes / 2**30
 
 
 def test_a_device_that_counts_no_memory_has_no_numbers_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
