@@ -57,7 +57,7 @@ class FixedWidths:
                 f"static_shapes needs a collate_fn with an argument pad_to_multiple_of, and {name} has none. Use "
                 "torchpipe.data.padded_collate_sft, add the argument, or set static_shapes=false."
             )
-        self.widths = tuple(
+        self.widths: tuple[int, ...] = tuple(
             min(width, max_seq_len) for width in range(multiple, round_up(max_seq_len, multiple) + 1, multiple)
         )
         self._collate_fn, self._sample_key = collate_fn, sample_key
