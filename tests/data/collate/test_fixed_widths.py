@@ -21,9 +21,9 @@ def samples(*lengths: int) -> list[dict[str, list[int]]]:
 
 @given(st.integers(1, 5000))
 def test_there_are_eight_widths_at_most_and_the_last_is_the_longest_sample(max_seq_len: int) -> None:
-    widths = FixedWidths(padded_collate_sft, max_seq_len=max_seq_len).widths
+    widths = list(FixedWidths(padded_collate_sft, max_seq_len=max_seq_len).widths)
     assert len(widths) <= 8
-    assert list(widths) == sorted(set(widths))
+    assert widths == sorted(set(widths))
     assert widths[-1] == max_seq_len
     assert all(width % 8 == 0 for width in widths[:-1])
 
