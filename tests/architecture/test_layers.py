@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "loading": {"data", "store"},
     "datasets": {"data", "config", "sources", "store"},
     "models": {"data", "modules", "tokenizers", "vision"},
-    "training": {"data", "modules", "models"},  # a checkpoint writes weights
+    "training": {"data", "config", "modules", "models"},  # a checkpoint writes weights, a logger a config
     "audit": {*_DATA_SIDE, "modules", "models", "training"},
     "cli": {*_DATA_SIDE, "modules", "models", "training", "audit"},
 }

@@ -221,6 +221,17 @@ class StepLoader:
             trained_weight=weight,
         )
 
+    def packs_of(self, step: Step) -> list[list[int]]:
+        """The numbers of the packs of each of this rank's micro-batches of a step; -1 is a padding pack.
+
+        For errors that name rows (:func:`torchpipe.datasets.describe_rows`): it is worked out when it is asked for.
+        """
+        sampler = self._sampler
+        layout = self.steps.layout(
+            step.epoch, step.number, world_size=sampler.world_size, batch_size=sampler.batch_size
+        )
+        return layout[sampler.rank].tolist()
+
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the step that was given out last, see
         :func:`~torchpipe.loading.state.position_state`.

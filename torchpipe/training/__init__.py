@@ -1,5 +1,7 @@
-"""What recipes share: batches for a model, processes that train together, checkpoints, evaluation, the log, seeds."""
+"""What recipes share: batches for a model, processes that train together, checkpoints, evaluation, logs, seeds."""
 
+from torchpipe.training.activation_checkpointing import set_activation_checkpointing
+from torchpipe.training.bad_loss import check_loss
 from torchpipe.training.batches import batch_loss, collater, num_trained, step_totals, to_device, trained_weight
 from torchpipe.training.checkpoint import (
     best_checkpoint,
@@ -19,13 +21,21 @@ from torchpipe.training.checkpointers import (
 from torchpipe.training.distributed import Ranks
 from torchpipe.training.evaluation import mean_loss
 from torchpipe.training.fit import check_model
+from torchpipe.training.gradients import clip_grad_norm
+from torchpipe.training.lr_schedulers import get_cosine_schedule_with_warmup, get_lr
+from torchpipe.training.memory import cleanup_before_training, get_memory_stats, log_memory_stats
 from torchpipe.training.metrics import TrainingLog
+from torchpipe.training.plot import plot_losses
+from torchpipe.training.precision import get_dtype, set_default_dtype, training_dtype, validate_expected_param_dtype
+from torchpipe.training.profiler import DummyProfiler, setup_torch_profiler
+from torchpipe.training.rank import get_world_size_and_rank
 from torchpipe.training.seed import set_seed
 from torchpipe.training.stop_signal import StopSignal
 from torchpipe.training.waiting import StepWait
 
 __all__ = [
     "DistributedCheckpointer",
+    "DummyProfiler",
     "FullModelHFCheckpointer",
     "FullModelMetaCheckpointer",
     "FullModelTorchTuneCheckpointer",
@@ -36,17 +46,32 @@ __all__ = [
     "TrainingLog",
     "batch_loss",
     "best_checkpoint",
+    "check_loss",
     "check_model",
     "checkpoint_to_resume",
     "checkpoints",
+    "cleanup_before_training",
+    "clip_grad_norm",
     "collater",
+    "get_cosine_schedule_with_warmup",
+    "get_dtype",
+    "get_lr",
+    "get_memory_stats",
+    "get_world_size_and_rank",
     "load_checkpoint",
+    "log_memory_stats",
     "mean_loss",
     "num_trained",
+    "plot_losses",
     "read_state",
     "save_checkpoint",
+    "set_activation_checkpointing",
+    "set_default_dtype",
     "set_seed",
+    "setup_torch_profiler",
     "step_totals",
     "to_device",
     "trained_weight",
+    "training_dtype",
+    "validate_expected_param_dtype",
 ]

@@ -14,10 +14,10 @@ from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
 from torchpipe.errors import ConfigError, DistributedError
+from torchpipe.training.rank import get_world_size_and_rank
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _BUCKET_BYTES = 64 * 2**20
-_ENVIRONMENT = (("RANK", "0"), ("WORLD_SIZE", "1"))  # what torchrun sets, and this process alone
 
 
 class Ranks:
@@ -47,7 +47,7 @@ class Ranks:
     """
 
     def __init__(self, device: str = "cpu", *, timeout: timedelta = timedelta(minutes=10)) -> None:
-        self.rank, self.world_size = (int(os.environ.get(name, default)) for name, default in _ENVIRONMENT)
+        self.world_size, self.rank = get_world_size_and_rank()
         self.device = torch.device(device)
         self._timeout = timeout
         self._store: Any = None
