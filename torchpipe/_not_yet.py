@@ -28,8 +28,60 @@ _QAT = "It trains adapters under simulated quantisation. torchpipe.modules.peft.
 _TENSOR_PARALLEL = (
     "It splits each matrix over several devices, and torchpipe gives every device whole matrices and rows of its own"
 )
+_DECODERS = (
+    "The decoders that are built and trained here are those of Llama 3 to 3.3 (torchpipe.models.llama3, llama3_1, "
+    "llama3_2 and llama3_3)"
+)
+_DECODERS_BUT_TOKENIZER = f"{_DECODERS}. The family's tokenizer is here, for a model of your own"
+_VISION = (
+    "The family's transform is here (tokens and tiles), and its vision model is not. It makes the batches for a model "
+    "of your own"
+)
+_REWARDS = (
+    "Training on preferences and rewards is not here. torchpipe.data.padded_collate_dpo makes its batches for a "
+    "trainer of your own"
+)
+_QUANTIZATION = "Quantization is not here. Train without it, and quantize the folder that the run exports"
+
+
+def _sizes(family: str, *sizes: str, says: str, others: tuple[str, ...] = ()) -> dict[str, str]:
+    """Rows for a family's builders: of its architecture, of its sizes, and of both with adapters."""
+    plain = [family, *(f"{family}_{size}" for size in sizes)]
+    names = [prefix + name for name in plain for prefix in ("", "lora_", "qlora_")]
+    return dict.fromkeys((*names, *others), says)
+
+
+_QWEN2_5 = ("7b", "14b", "1_5b", "32b", "72b")
 
 NOT_YET: dict[str, dict[str, str]] = {
+    "torchpipe": {"rlhf": _REWARDS},
+    "torchpipe.models": {
+        **dict.fromkeys(("gemma2", "code_llama2"), _DECODERS),
+        "flux": "Models that make images are not here",
+    },
+    "torchpipe.models.gemma": _sizes("gemma", "2b", "7b", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.llama2": _sizes("llama2", "7b", "13b", "70b", "classifier", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.mistral": _sizes("mistral", "7b", "classifier", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.phi3": _sizes("phi3", "mini", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.phi4": _sizes("phi4", "14b", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.qwen2": _sizes("qwen2", "0_5b", "1_5b", "7b", says=_DECODERS_BUT_TOKENIZER),
+    "torchpipe.models.qwen2_5": _sizes(
+        "qwen2_5",
+        "0_5b",
+        "3b",
+        *(f"{size}_{kind}" for size in _QWEN2_5 for kind in ("base", "instruct")),
+        says=_DECODERS_BUT_TOKENIZER,
+    ),
+    "torchpipe.models.llama3_2_vision": _sizes(
+        "llama3_2_vision",
+        "11b",
+        "90b",
+        "decoder",
+        "encoder",
+        says=_VISION,
+        others=("Llama3VisionEncoder", "Llama3VisionProjectionHead"),
+    ),
+    "torchpipe.training": {"quantization": _QUANTIZATION},
     "torchpipe.datasets": {
         **dict.fromkeys(
             (
