@@ -64,7 +64,9 @@ def renamed_text(text: str) -> tuple[str, list[tuple[int, str]]]:
 [(3, 'torchpipe.modules.loss.X')])
     """
     pieces, renamed, end = [], [], 0
-    for node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader)):
+    # An alias (*name) leads to its anchor's node again, so that places are met more than once.
+    nodes = {node.start_mark.index: node for node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader))}
+    for _, node in sorted(nodes.items()):
         if _DOTTED.fullmatch(node.value):
             start = text.index("torchtune", node.start_mark.index)  # behind a quote, if there is one
             pieces += [text[end:start], "torchpipe"]
@@ -150,7 +152,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _scalars(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
-    """The values of a YAML text that are no mappings or lists, in order, each once."""
+    """The values of a YAML text that are no mappings or lists."""
     if isinstance(node, yaml.ScalarNode):
         yield node
     elif isinstance(node, yaml.SequenceNode):
