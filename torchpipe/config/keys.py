@@ -17,20 +17,25 @@ class Setting:
     Attributes:
         default: the value where the config has none; ``...``: the config has to give one.
         at_least: the key holds a whole number, this or more.
+        above: the key holds a number, whole or not, above this.
         can_be_null: whether null is a value too.
     """
 
     default: Any = ...
     at_least: int | None = None
+    above: float | None = None
     can_be_null: bool = False
 
     def fault_of(self, value: Any) -> str | None:
         """What is wrong with a value, as the end of a sentence; None if nothing is."""
-        if self.at_least is None or (value is None and self.can_be_null):
+        if value is None and self.can_be_null:
             return None
-        if type(value) is int and value >= self.at_least:  # True is an int too
-            return None
-        return f"Give a whole number, {self.at_least} or more{', or null to do without' if self.can_be_null else ''}."
+        or_null = ", or null to do without" if self.can_be_null else ""
+        if self.at_least is not None and not (type(value) is int and value >= self.at_least):  # True is an int too
+            return f"Give a whole number, {self.at_least} or more{or_null}."
+        if self.above is not None and not (type(value) in (int, float) and value > self.above):
+            return f"Give a number above {self.above}{or_null}."
+        return None
 
 
 def read_settings(cfg: DictConfig, table: Mapping[str, Setting]) -> DictConfig:

@@ -1,6 +1,7 @@
 """Seeding of everything that draws random numbers."""
 
 import random
+import secrets
 
 import numpy as np
 import torch
@@ -16,3 +17,8 @@ def set_seed(seed: int, *path: str | int) -> None:
     torch.manual_seed(derive(seed, *path, "torch") % 2**63)
     np.random.seed(derive(seed, *path, "numpy") % 2**32)
     random.seed(derive(seed, *path, "python"))
+
+
+def drawn_seed() -> int:
+    """A seed that nobody chose: a whole number below 2**32."""
+    return secrets.randbelow(2**32)
