@@ -33,8 +33,8 @@ _REPLACE_TORCHTUNE = "torchtune is not installed, and torchpipe does without it.
 
 # Packages that configs name often and torchpipe does not need, with what to do without them.
 _INSTEAD = {
-    "bitsandbytes": "Install it (it needs a CUDA device), or take torch's own optimizer: optimizer=torch.optim.AdamW on "
-    "the command line keeps the other keys. It gives each parameter more memory for the optimizer's state",
+    "bitsandbytes": "Install it (it needs a CUDA device), or use torch's own optimizer, which takes more memory: "
+    "optimizer=torch.optim.AdamW on the command line changes it and keeps its other keys",
     "torchao": "Install it, or leave the key out",
 }
 

@@ -3,7 +3,6 @@
 import argparse
 import re
 import runpy
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +58,8 @@ def renamed_text(text: str) -> tuple[str, list[tuple[int, str]]]:
 
     Comments, paths that hold the word, order and layout stay.
 
-    >>> renamed_text("# torchtune\\nloss:\\n  _component_: torchtune.modules.loss.X  # torchtune.a\\nout: /tmp/torchtune/a")
-    ('# torchtune\\nloss:\\n  _component_: torchpipe.modules.loss.X  # torchtune.a\\nout: /tmp/torchtune/a', \
+    >>> renamed_text("# torchtune\\nloss:\\n  _component_: torchtune.modules.loss.X\\nout: /tmp/torchtune/a")
+    ('# torchtune\\nloss:\\n  _component_: torchpipe.modules.loss.X\\nout: /tmp/torchtune/a', \
 [(3, 'torchpipe.modules.loss.X')])
     """
     pieces, renamed, end = [], [], 0
@@ -97,7 +96,10 @@ def migrate(file: str | Path, known: Collection[str] | None = None) -> Migration
     assert isinstance(cfg, DictConfig)
     found = sort_torchtune_keys(cfg, known)
     unknown = [key for key in map(str, found.cfg) if key not in known]
-    problems = [*found.refused, *(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}" for key in unknown)]
+    problems = [
+        *found.refused,
+        *(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}" for key in unknown),
+    ]
     try:
         validate(found.cfg)
     except ConfigError as error:

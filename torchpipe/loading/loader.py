@@ -130,6 +130,12 @@ class StepLoader:
         epoch, step = self._position
         return epoch * len(self.steps) + step if epoch else step
 
+    @property
+    def ended_epoch(self) -> int | None:
+        """The epoch that ended with the step that was given out last; None: there are more steps of it, or none yet."""
+        epoch, step = self._position
+        return epoch - 1 if epoch and step == 0 else None
+
     def describe(self) -> str:
         """One line: how the packs of a step go to ranks and micro-batches."""
         sampler, num_packs = self._sampler, self.steps.global_batch_size

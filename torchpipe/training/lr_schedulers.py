@@ -55,6 +55,20 @@ def get_cosine_schedule_with_warmup(
     return LambdaLR(optimizer, factor, last_epoch)
 
 
+def steps_of_schedule(num_steps: int | None) -> int:
+    """The steps that a schedule is made for.
+
+    Raises:
+        ConfigError: they are not known beforehand.
+    """
+    if num_steps is None:
+        raise ConfigError(
+            "lr_scheduler needs to know the number of steps, and the rows are tokenised while they are trained on. "
+            "Leave start: by_shard out of the data set, or set lr_scheduler=null."
+        )
+    return num_steps
+
+
 def _cosine_with_warmup(step: int, *, num_warmup_steps: int, num_training_steps: int, num_cycles: float) -> float:
     """What the optimizer's rate is multiplied by at a step."""
     if step < num_warmup_steps:
