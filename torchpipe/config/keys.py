@@ -33,7 +33,7 @@ class Setting:
         or_null = ", or null to do without" if self.can_be_null else ""
         if self.at_least is not None and not (type(value) is int and value >= self.at_least):  # True is an int too
             return f"Give a whole number, {self.at_least} or more{or_null}."
-        if self.above is not None and not (isinstance(value, int | float) and not isinstance(value, bool) and value > self.above):
+        if self.above is not None and not (type(value) in (int, float) and float(value) > self.above):
             return f"Give a number above {self.above}{or_null}."
         return None
 

@@ -114,11 +114,13 @@ TORCHTUNE_KEYS: dict[str, TorchtuneKey] = {
     ),
     **dict.fromkeys(
         ("tasks", "limit", "max_seq_length"),
-        _refused("Evaluation harnesses are not here: run one on the folder that the run exports."),
+        _refused("Evaluation harnesses are not here: run one on the folder that a run exports."),
     ),
     **dict.fromkeys(
         ("prompt", "max_new_tokens", "temperature", "top_k", "enable_kv_cache"),
-        _refused("A config of the generate recipe: serve the folder that the run exports, or call torchpipe.models."),
+        _refused(
+            "A config of the generate recipe: serve the folder that a run exports, or call torchpipe.models.generate."
+        ),
     ),
 }
 """torchtune's name of a key to what becomes of it. Keys that the recipe reads under the same name are its own."""
