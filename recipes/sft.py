@@ -291,7 +291,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             ranks.sum_gradients(model)
             if weight:  # a step without a trained token changes nothing
                 if settings.clip_grad_norm:
-                    measured["grad_norm"] = training.clip_grad_norm(model, settings.clip_grad_norm)
+                    measured["grad_norm"] = training.clip_grad_norm(model, float(settings.clip_grad_norm))
                 optimizer.step()
                 if scheduler:
                     scheduler.step()

@@ -17,7 +17,7 @@ class Setting:
     Attributes:
         default: the value where the config has none; ``...``: the config has to give one.
         at_least: the key holds a whole number, this or more.
-        above: the key holds a number, whole or not, above this.
+        above: the key holds a number, whole or not, above this; ``inf`` is one, also as a word.
         can_be_null: whether null is a value too.
     """
 
@@ -33,7 +33,9 @@ class Setting:
         or_null = ", or null to do without" if self.can_be_null else ""
         if self.at_least is not None and not (type(value) is int and value >= self.at_least):  # True is an int too
             return f"Give a whole number, {self.at_least} or more{or_null}."
-        if self.above is not None and not (type(value) in (int, float) and float(value) > self.above):
+        if self.above is not None and not (
+            (type(value) in (int, float) or value in ("inf", "+inf")) and float(value) > self.above
+        ):
             return f"Give a number above {self.above}{or_null}."
         return None
 
