@@ -167,6 +167,8 @@ def sort_torchtune_keys(cfg: DictConfig, known: Collection[str]) -> Adopted:
             told["refused"].append(f"{key} can't be used here. {row.says}")
         elif row.fate == "left out" and row.asks(value):
             told["left out"].append(f"{key} is left out. {row.says}")
+    if OmegaConf.select(cfg, "model.quantize_base") is True:
+        told["refused"].append("model.quantize_base is True. The base's weights are not quantized here: leave it out.")
     return Adopted(
         cfg=adopted,
         aliases=tuple(told["alias"]),
