@@ -82,6 +82,8 @@ def test_an_alias_is_read_under_our_name_and_not_beside_another_value() -> None:
     cfg = OmegaConf.create({"resume_from_checkpoint": True})
     assert adopt_torchtune_keys(cfg, {"resume"}) == ({"resume": True}, ())
     assert cfg == {"resume_from_checkpoint": True}
+    cfg = OmegaConf.create({"resume_from_checkpoint": False, "resume": True})  # the file, and the command line
+    assert adopt_torchtune_keys(cfg, {"resume"}) == ({"resume": True}, ())
     with pytest.raises(ConfigError, match="resume_from_checkpoint is True and resume is False; both mean the same"):
         adopt_torchtune_keys(OmegaConf.create({"resume_from_checkpoint": True, "resume": False}), {"resume"})
 

@@ -159,10 +159,12 @@ def sort_torchtune_keys(cfg: DictConfig, known: Collection[str]) -> Adopted:
         value = None if OmegaConf.is_missing(cfg, key) else cfg[key]
         adopted.pop(key)
         if row.same_as is not None:
+            told["alias"].append(f"{key}: {row.says}")
+            if row.same_as in cfg and not row.asks(value):
+                continue  # torchtune's files write the default out, and the command line says ours
             if row.same_as in cfg and cfg[row.same_as] != value:
                 raise ConfigError(f"{key} is {value!r} and {row.same_as} is {cfg[row.same_as]!r}; both mean the same.")
             adopted[row.same_as] = value
-            told["alias"].append(f"{key}: {row.says}")
         elif row.fate == "refused" and row.asks(value):
             told["refused"].append(f"{key} can't be used here. {row.says}")
         elif row.fate == "left out" and row.asks(value):
