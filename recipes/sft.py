@@ -37,6 +37,7 @@ KEYS = {
     "output_dir": Setting(),  # checkpoints and log.jsonl go here
     "dataset_val": Setting(None),  # held-out rows
     "data_file": Setting(None),  # for ${data_file} in the dataset sections
+    "model_dir": Setting(None),  # for ${model_dir}
     "collate_fn": Setting("torchpipe.data.padded_collate_sft"),  # of unpacked samples
     "static_shapes": Setting(False),  # unpacked batches have one of a few widths, so that little is compiled
     "check_rows": Setting(True),  # read every row once before the model is built, and count

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from torchpipe.cli.migrate import migrate
 from torchpipe.config.parse import RecipeArgumentParser
 from torchpipe.errors import CheckpointError, ConfigError, NonFiniteLossError
 
@@ -100,6 +101,47 @@ def test_an_optimizer_that_is_not_installed_is_answered_with_another(
     words = [word for word in torchtune_job(torchtune_llama.FULL) if not word.startswith("optimizer.fused")]
     with pytest.raises(ConfigError, match=r"bitsandbytes is not installed.*optimizer=torch\.optim\.AdamW"):
         run(sft, words)
+
+
+@pytest.mark.parametrize("name", ["LORA", "FULL"])
+def test_the_configs_of_1b_fit(torchtune_llama: SimpleNamespace, tmp_path: Path, name: str) -> None:
+    (tmp_path / "old.yaml").write_text(vars(torchtune_llama)[name])
+    problems = migrate(tmp_path / "old.yaml").problems
+    if name == "LORA":
+        assert problems == ()
+    else:
+        (problem,) = problems
+        assert "bitsandbytes is not installed" in problem
+
+
+@pytest.mark.parametrize("name", ["llama3_2/1B_lora/sft", "llama3_2/1B_full/sft", "llama3_1/8B_lora/sft"])
+def test_a_shipped_config_of_a_published_model_trains(
+    sft: ModuleType, torchtune_job: Job, torchtune_llama: SimpleNamespace, repository: Path, tmp_path: Path, name: str
+) -> None:
+    """Its own words, but for the model's sizes and where things are."""
+    torchtune_job(torchtune_llama.LORA)  # writes the folder
+    lora = "lora_" if "lora" in name else ""
+    words = [
+        "--config",
+        name,
+        f"data_file={repository / 'torchpipe' / 'assets' / 'sample_chats.json'}",
+        f"model_dir={tmp_path / 'Llama-3.2-1B-Instruct'}",
+        f"output_dir={tmp_path / 'out'}",
+        "device=cpu",
+        "max_steps=2",
+        "run_val_every_n_steps=1",
+        "gradient_accumulation_steps=1",
+        "tokenizer.max_seq_len=512",
+        f"model=torchpipe.models.llama3_2.{lora}llama3_2",
+        "model.scale_factor=32",
+        *torchtune_llama.TINY_MODEL,
+    ]
+    run(sft, words)
+    out = tmp_path / "out"
+    assert (out / "step_2" / "model.safetensors").is_file()
+    assert (out / "step_2" / "adapter").exists() == bool(lora)
+    assert (out / "checkpoints" / "best").is_dir()
+    assert sum("held_out_loss" in line for line in lines_of(out)) == 2
 
 
 # What its keys do

@@ -4,7 +4,7 @@ A key that changes nothing in what is learned, only memory or speed, is left out
 training job than the recipe does is refused. Where its value asks for nothing (``False``, null), nothing is said.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ class TorchtuneKey:
             does the same without it, and a note says so. ``refused``.
         says: what is told where the value asks for something, as a sentence.
         same_as: our name of it.
-        quiet: values that ask for nothing, beside null, False, and mappings of nothing but these.
+        quiet: values that ask for nothing, beside null, False, an empty list, and mappings of nothing but these.
     """
 
     fate: Fate
@@ -40,6 +40,8 @@ class TorchtuneKey:
         """
         if isinstance(value, Mapping):
             return any(self.asks(inner) for inner in value.values())
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return len(value) > 0
         return not (value is None or value is False or value in self.quiet)
 
 
