@@ -331,3 +331,14 @@ def test_a_steps_packs_are_known_by_micro_batch_and_padding_is_minus_1(make_pack
                     for tokens, labels in zip(batch["tokens"], batch["labels"], strict=True)
                 ]
                 assert read == packs
+
+
+def test_the_epoch_that_a_step_ended_is_known_after_it(make_packs: Make) -> None:
+    packs = make_packs(7)
+    steps = GlobalSteps.of(packs, global_batch_size=3, max_steps=2)
+    loader = StepLoader(packs, steps, batch_size=1, collate_fn=stacked)
+    assert loader.ended_epoch is None
+    assert [loader.ended_epoch for _ in loader.until(epochs=2)] == [None, 0, None, 1]
+    resumed = StepLoader(packs, steps, batch_size=1, collate_fn=stacked)
+    resumed.load_state_dict(loader.state_dict())
+    assert resumed.ended_epoch == 1

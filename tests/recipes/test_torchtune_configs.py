@@ -176,6 +176,26 @@ def test_a_drawn_seed_is_kept_and_the_run_goes_on_from_any_step_to_the_bit(
     assert [line[2] for line in lines[0]] == pytest.approx([0, 1.5e-4, 3e-4, 2.560660e-4, 1.5e-4, 4.393398e-5])
 
 
+def test_two_ranks_draw_one_seed_and_train_as_one(
+    torchtune_job: Job, torchtune_llama: SimpleNamespace, torchpipe_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    more = ["dtype=fp32", "gradient_accumulation_steps=2", "clip_grad_norm=0.5", "lr_scheduler.num_warmup_steps=1"]
+    words = torchtune_job(torchtune_llama.LORA, *more, rows=32)
+    two = torchpipe_command("run", "--nproc_per_node", "2", "lora_finetune_distributed", *words)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("(drawn; ") == 1
+    state = json.loads((newest(tmp_path / "out") / "state.json").read_text())
+    seed, packs = state["depends_on"]["seed"], state["loader"]["global_batch_size"]
+    assert packs == 16
+    again = ["gradient_accumulation_steps=4", f"seed={seed}", f"output_dir={tmp_path / 'one'}"]
+    one = torchpipe_command("run", "lora_finetune_single_device", *words, *again)
+    assert one.returncode == 0, one.stderr
+    names = [tmp_path / name / "epoch_0" / "adapter" / "adapter_model.safetensors" for name in ("out", "one")]
+    first, second = map(load_file, names)
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=1e-6)
+
+
 def test_two_drawn_seeds_differ(sft: ModuleType, torchtune_job: Job, torchtune_llama: SimpleNamespace) -> None:
     assert len({sft.training.seed_of_run(None, {}, sft.training.Ranks()) for _ in range(3)}) == 3
 
