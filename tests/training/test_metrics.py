@@ -79,15 +79,15 @@ class Noted:
 
 def test_a_logger_is_given_the_same_numbers_every_so_many_steps(tmp_path: Path) -> None:
     noted = Noted()
-    options = {"num_steps": 4, "done_steps": 0, "every": 2}
-    log = TrainingLog(tmp_path / "log.jsonl", metric_logger=lambda: noted, config="the config", **options)
+    path, config = tmp_path / "log.jsonl", "the config"
+    log = TrainingLog(path, num_steps=4, done_steps=0, every=2, metric_logger=lambda: noted, config=config)
     assert noted.notes == []  # a run that can't start leaves nothing
     with log:
         for step in range(1, 5):
             log.step(step, loss=1.0, tokens=8, trained_tokens=4, more={"lr": 0.5 * step})
         log.validation(4, loss=0.25)
-    config, *steps, held_out, closed = noted.notes
-    assert (config, held_out, closed) == ("the config", (4, {"held_out_loss": 0.25}), "closed")
+    given, *steps, held_out, closed = noted.notes
+    assert (given, held_out, closed) == ("the config", (4, {"held_out_loss": 0.25}), "closed")
     assert [(step, payload["loss"], payload["lr"]) for step, payload in steps] == [(2, 1.0, 1.0), (4, 1.0, 2.0)]
     assert [line.get("lr") for line in lines(tmp_path / "log.jsonl")] == [0.5, 1.0, 1.5, 2.0, None]
 
