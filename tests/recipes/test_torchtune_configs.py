@@ -228,7 +228,8 @@ def test_an_epoch_has_so_many_steps_and_each_is_exported(
     assert [line.split()[1] for line in logged.read_text().splitlines()] == ["2", "4"]
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's compiler looks at its own tensors
+# What torch's compiler does with its own tensors and functions.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*Function'> should not be instantiated")
 def test_activation_checkpointing_compiling_and_a_profile_change_no_weight(
     sft: ModuleType,
     torchtune_job: Job,
