@@ -322,16 +322,18 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             return
 
     # What came out.
+    if exported := exports.at_end(step, epoch=loader.ended_epoch):
+        print(f"exported: {exported}", flush=True)
     for name, after in losses().items():
         print(f"{name} loss: {losses_before.get(name, float('nan')):.3f} before, {after:.3f} after")
     prompt = prompt_of(first_sample)
     if ranks.is_first and prompt and settings.max_generated_tokens:
         ends = getattr(tokenizer, "stop_tokens", ())
         reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=ends)
+        num_ids = getattr(tokenizer, "vocab_size", max(reply, default=0) + 1)  # a model may have more
+        reply = [token_id for token_id in reply if token_id < num_ids]
         print("generation from the prompt of the first sample:")
         print(f"  prompt: {show(prompt)!r}\n  reply:  {show(reply)!r}")
-    if exported := exports.at_end(step, epoch=loader.ended_epoch):
-        print(f"exported: {exported}")
     if settings.plot and ranks.is_first:
         print(f"plot: {training.plot_losses(output_dir / 'log.jsonl', output_dir / 'loss.png')}")
     print(f"checkpoint: {checkpoint}\nlog: {output_dir / 'log.jsonl'}", flush=True)

@@ -70,7 +70,7 @@ def test_the_lora_config_of_1b_trains_as_it_is(
 def test_the_lora_config_of_1b_trains_two_steps_at_its_size(
     torchtune_job: Job, torchtune_llama: SimpleNamespace, torchpipe_command: Callable[..., Any], tmp_path: Path
 ) -> None:
-    words = torchtune_job(torchtune_llama.LORA, rows=40, sizes=torchtune_llama.ONE_BILLION)
+    words = torchtune_job(torchtune_llama.LORA, rows=36, sizes=torchtune_llama.ONE_BILLION)
     done = torchpipe_command("run", "lora_finetune_single_device", *words, timeout=3600)
     assert done.returncode == 0, done.stderr
     assert [line["step"] for line in lines_of(tmp_path / "out")] == [1, 2]
@@ -93,6 +93,20 @@ def test_the_full_config_of_1b_trains_with_another_optimizer_named(
     base, exported = tmp_path / "Llama-3.2-1B-Instruct", tmp_path / "out" / "epoch_0"
     assert not same(base / "model.safetensors", exported / "model.safetensors")
     assert not (exported / "adapter").exists()
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_left_out_of_the_reply(
+    sft: ModuleType,
+    torchtune_job: Job,
+    torchtune_llama: SimpleNamespace,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Published embeddings have rows to spare."""
+    sizes = {**torchtune_llama.TINY, "vocab_size": 50_000}
+    tiny = [f"model.{name}={value}" for name, value in sizes.items()]
+    words = torchtune_job(torchtune_llama.LORA, "seed=1", "max_generated_tokens=16", rows=4, sizes=sizes)
+    run(sft, [*words, "model=torchpipe.models.llama3_2.lora_llama3_2", *tiny, "model.scale_factor=32"])
+    assert "generation from the prompt of the first sample:" in capsys.readouterr().out
 
 
 def test_an_optimizer_that_is_not_installed_is_answered_with_another(
