@@ -70,7 +70,7 @@ KEYS = {
         None, at_least=1, can_be_null=True
     ),  # by checkpointer; after each epoch in any case
     "save_adapter_weights_only": Setting(False),  # exports hold the adapter and not the merged weights
-    "log_every_n_steps": Setting(10, at_least=1),
+    "log_every_n_steps": Setting(10, at_least=1, can_be_null=True),  # null: each
     "metric_logger": Setting(None),  # beside log.jsonl, every log_every_n_steps
     "log_peak_memory_stats": Setting(False),
     "profiler": Setting(None),
@@ -266,7 +266,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         output_dir / "log.jsonl",
         num_steps=num_steps(),
         done_steps=loader.steps_done,
-        every=settings.log_every_n_steps,
+        every=settings.log_every_n_steps or 1,
         silent=not ranks.is_first,
         metric_logger=partial(config.instantiate, settings.metric_logger),
         config=settings,

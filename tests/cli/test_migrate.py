@@ -65,7 +65,7 @@ def test_a_config_that_fits_is_written_and_said_to_train(old: Path, capsys: pyte
 
 def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = OLD.replace("lora_llama3_2_1b", "qlora_llama3_2_1b").replace("alpaca_cleaned", "preference")
-    more = "optimizer_in_bwd: True\nresume_from_checkpoint: False\nkd_ratio: 0.5\nbatchsize: 3\n"
+    more = "optimizer_in_bwd: True\nresume_from_checkpoint: False\nkd_ratio: 0.5\nbatchsize: 3\nepochs: 0\nseed: null\n"
     old.write_text(text + more)
     assert main(["migrate", "old.yaml"]) == 1
     told = capsys.readouterr().out
@@ -73,6 +73,7 @@ def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: p
         "resume_from_checkpoint: It is read as resume",
         "optimizer_in_bwd is left out. The optimizer steps after the backward pass",
         "kd_ratio can't be used here. Knowledge distillation is not here",
+        "epochs is 0. Give a whole number, 1 or more.",
         "batchsize is not a key of recipe sft. Did you mean 'batch_size'?",
         "torchpipe has no torchpipe.models.llama3_2.qlora_llama3_2_1b yet. It keeps the base weights in 4 bits",
         "torchpipe has no torchpipe.datasets.preference_dataset yet. It reads pairs",

@@ -12,6 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from torchpipe.audit.plan_report import plan_config
+from torchpipe.cli.main import main
 from torchpipe.cli.migrate import migrate
 from torchpipe.config.parse import RecipeArgumentParser
 from torchpipe.errors import CheckpointError, ConfigError, NonFiniteLossError
@@ -115,6 +117,31 @@ def test_an_optimizer_that_is_not_installed_is_answered_with_another(
     words = [word for word in torchtune_job(torchtune_llama.FULL) if not word.startswith("optimizer.fused")]
     with pytest.raises(ConfigError, match=r"bitsandbytes is not installed.*optimizer=torch\.optim\.AdamW"):
         run(sft, words)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/from_torchtune.md"])
+def test_the_commands_of_the_pages_are_understood(
+    torchtune_llama: SimpleNamespace,
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (repository / page).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^torchpipe migrate (.*)$", text, flags=re.MULTILINE)
+    old, _, new = line.split()
+    (tmp_path / old).write_text(torchtune_llama.LORA)
+    assert main(["migrate", *line.split()]) == 0
+    assert f"torchpipe run lora_finetune_single_device --config {new}" in text
+    assert (tmp_path / new).read_text() == torchtune_llama.LORA.replace("torchtune.", "torchpipe.")
+
+
+def test_a_plan_of_the_config_has_the_steps_of_a_run(torchtune_job: Job, torchtune_llama: SimpleNamespace) -> None:
+    more = ["tokenizer.max_seq_len=256", "max_steps_per_epoch=2", "epochs=3"]
+    cfg = RecipeArgumentParser().parse_config(torchtune_job(torchtune_llama.LORA, *more, rows=70))
+    (planned,) = plan_config(cfg).sections
+    assert (len(planned.steps), planned.num_steps) == (3, 6)
 
 
 @pytest.mark.parametrize("name", ["LORA", "FULL"])

@@ -3,9 +3,10 @@
 import argparse
 import re
 import runpy
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -13,6 +14,9 @@ from torchpipe._shipped_files import recipes_folder, recipes_in
 from torchpipe._suggest import did_you_mean
 from torchpipe.cli.command_line import print_anywhere
 from torchpipe.errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from torchpipe.config import Setting
 
 RECIPE = "sft"
 """The recipe whose keys a config is held against."""
@@ -74,7 +78,7 @@ def renamed_text(text: str) -> tuple[str, list[tuple[int, str]]]:
     return "".join([*pieces, text[end:]]), renamed
 
 
-def migrate(file: str | Path, known: Collection[str] | None = None) -> Migration:
+def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> Migration:
     """The config of a YAML file with torchpipe's names, and how it fits the recipe. Its components are not built.
 
     Args:
@@ -95,11 +99,13 @@ def migrate(file: str | Path, known: Collection[str] | None = None) -> Migration
     cfg = OmegaConf.create(text)
     assert isinstance(cfg, DictConfig)
     found = sort_torchtune_keys(cfg, known)
-    unknown = [key for key in map(str, found.cfg) if key not in known]
-    problems = [
-        *found.refused,
-        *(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}" for key in unknown),
-    ]
+    problems = list(found.refused)
+    for key in map(str, found.cfg):
+        value = None if OmegaConf.is_missing(found.cfg, key) else found.cfg[key]
+        if key not in known:
+            problems.append(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}")
+        elif value is not None and (fault := known[key].fault_of(value)):
+            problems.append(f"{key} is {value!r}. {fault}")
     try:
         validate(found.cfg)
     except ConfigError as error:
@@ -112,8 +118,8 @@ def migrate(file: str | Path, known: Collection[str] | None = None) -> Migration
     )
 
 
-def recipe_keys() -> Collection[str]:
-    """The keys that the shipped recipe reads."""
+def recipe_keys() -> "Mapping[str, Setting]":
+    """The keys that the shipped recipe reads, and what each may hold."""
     return runpy.run_path(str(recipes_in(recipes_folder())[RECIPE]), run_name=RECIPE)["KEYS"]
 
 
