@@ -1,10 +1,11 @@
 """CPU milliseconds and peak memory of training steps of a 100M Llama: forward, backward and AdamW, float32, one thread.
 
-    python train_step_transformers.py torchpipe|transformers full|lora whole|padded|packed
+    python train_step_transformers.py torchpipe|transformers full|lora whole|padded|packed [--small]
 
 The same architecture in either package's environment, with torch's scaled dot-product attention and AdamW. ``full``
 trains every weight, ``lora`` adapters of all of a layer's projections (transformers' are PEFT's). ``whole`` rows have
-no padding; ``padded`` and ``packed`` hold the same documents, one a row or one after another.
+no padding; ``padded`` and ``packed`` hold the same documents, one a row or one after another. ``--small`` takes a model
+of another size, to see that this runs.
 """
 
 import argparse
@@ -15,14 +16,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from loss_memory import peak
+from loss_memory import peak, resident
 
 VOCAB_SIZE, MAX_SEQ_LEN, ROPE_BASE, NORM_EPS = 32_000, 1024, 10_000.0, 1e-5
 RANK, ALPHA = 8, 16
-WHOLE_ROWS = [256, 256]
+WHOLE_ROWS = [256] * 4
 DOCUMENTS = [37, 201, 64, 120, 31, 59]
-"""Tokens of the documents, as different as chats are; in all as many as the whole rows have."""
-NUM_STEPS = 2
+"""Tokens of the documents, as different as chats are."""
+NUM_STEPS = 1
 """Timed steps of a process, after one that is not."""
 
 Step = Callable[[], torch.Tensor]
@@ -86,11 +87,12 @@ def transformers_loss(sizes: Sizes, job: str, form: str) -> tuple[torch.nn.Modul
     """The same for transformers, as its documentation says."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    options: dict[str, Any] = {"attn_implementation": "sdpa"}
     config = LlamaConfig(
         vocab_size=VOCAB_SIZE, num_hidden_layers=sizes.num_layers, num_attention_heads=sizes.num_heads,
         num_key_value_heads=sizes.num_kv_heads, hidden_size=sizes.embed_dim, intermediate_size=sizes.intermediate_dim,
         max_position_embeddings=MAX_SEQ_LEN, rms_norm_eps=NORM_EPS, tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": ROPE_BASE}, attn_implementation="sdpa",
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_BASE}, **options,
     )  # fmt: skip
     model: Any = LlamaForCausalLM(config).train()
     if job == "lora":
@@ -105,13 +107,13 @@ def transformers_loss(sizes: Sizes, job: str, form: str) -> tuple[torch.nn.Modul
     return model, lambda: model(**batch, use_cache=False).loss
 
 
-def measure(package: str, job: str, form: str) -> dict[str, Any]:
-    """Milliseconds of each timed step (CPU time of this process), and bytes beyond those of a small model's steps."""
+def measure(package: str, job: str, form: str, sizes: Sizes) -> dict[str, Any]:
+    """Milliseconds of each timed step (CPU time of this process), and the bytes that model and steps add."""
     make = {"torchpipe": torchpipe_loss, "transformers": transformers_loss}[package]
     take_steps(*make(SMALL, job, form))  # brings in what is imported or allocated once
-    before = peak()
+    before = resident()
     torch.manual_seed(0)
-    model, loss_of_batch = make(Sizes(), job, form)
+    model, loss_of_batch = make(sizes, job, form)
     milliseconds = take_steps(model, loss_of_batch)[1:]
     counts = [parameter.numel() for parameter in model.parameters()]
     trained = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
@@ -143,9 +145,10 @@ def main() -> None:
     parser.add_argument("package", choices=("torchpipe", "transformers"))
     parser.add_argument("job", choices=("full", "lora"))
     parser.add_argument("form", choices=("whole", "padded", "packed"))
+    parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print(json.dumps(measure(arguments.package, arguments.job, arguments.form)))
+    print(json.dumps(measure(arguments.package, arguments.job, arguments.form, SMALL if arguments.small else Sizes())))
 
 
 if __name__ == "__main__":

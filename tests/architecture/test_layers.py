@@ -42,6 +42,7 @@ LIBRARY_ONLY_IN: dict[str, set[str]] = {
 # anywhere (see test_reexports.py). The files are relative to the package.
 REEXPORTS = {
     "models/clip/inference/_transform.py",
+    "modules/common_utils.py",
     "modules/tokenizers.py",
     "modules/transforms/tokenizers.py",
     "modules/transforms/__init__.py",

@@ -16,6 +16,7 @@ from torchpipe.modules import (
     disable_kv_cache,
     local_kv_cache,
 )
+from torchpipe.modules.peft import LoRAConfig, add_lora
 
 
 def build(max_seq_len: int = 24, **options) -> TransformerDecoder:
@@ -41,6 +42,19 @@ def test_reading_in_any_parts_gives_the_logits_of_reading_at_once(lens: list[int
     whole = model(tokens)
     model.setup_caches(2, torch.float32)
     torch.testing.assert_close(in_parts(model, tokens, lens), whole, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_adapters_are_read_with_caches_too():
+    model, tokens = build(), random_tokens()
+    add_lora(model, LoRAConfig(attn_modules=("q_proj", "k_proj", "v_proj", "output_proj"), mlp=True, rank=2))
+    for name, parameter in model.named_parameters():
+        if "lora_b" in name:
+            nn.init.normal_(parameter, std=0.3)
+    whole = model(tokens)
+    assert not torch.allclose(whole, build()(tokens), atol=0.1)
+    with local_kv_cache(model, batch_size=2, device="cpu", dtype=torch.float32):
+        torch.testing.assert_close(in_parts(model, tokens, [6, 1, 5]), whole, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
