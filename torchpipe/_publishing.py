@@ -14,7 +14,7 @@ from pathlib import Path
 UNFINISHED = ".unfinished"
 """The ending of a folder that is being written. Its writer holds a lock on it; without one it is a leftover."""
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+_RENAME_EXCHANGE = 2  # linux/fs.h
 
 
 @contextmanager
@@ -84,7 +84,9 @@ def _exchange(one: Path, other: Path) -> bool:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         return False
-    return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    # The folders that relative paths would start from are not looked at for absolute ones.
+    paths = [os.fsencode(path.absolute()) for path in (one, other)]
+    return rename(-1, paths[0], -1, paths[1], _RENAME_EXCHANGE) == 0
 
 
 def _locked_folder(folder: Path) -> tuple[Path, int]:

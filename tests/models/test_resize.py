@@ -102,6 +102,21 @@ def test_ids_that_differ_from_the_checkpoints_are_refused(tmp_path: Path, fresh:
         resize_token_embeddings(fresh(), tokenizer_of(64), checkpoint_dir=tmp_path)
 
 
+def test_llama_3s_image_token_alone_adds_no_row(fresh: Fresh) -> None:
+    """Its decoders of text are published without that row, which is one past their last."""
+    model, tokenizer = fresh(), tokenizer_of(64)
+    tokenizer.image_id = 64
+    assert resize_token_embeddings(model, tokenizer) == 0
+    tokenizer.special_tokens["<new>"], tokenizer.vocab_size = 65, 66
+    assert resize_token_embeddings(model, tokenizer) == 2
+
+
+def test_a_reserved_token_may_be_given_a_meaning(tmp_path: Path, fresh: Fresh) -> None:
+    added = [{"content": "<|reserved_special_token_9|>", "id": 63}]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    assert resize_token_embeddings(fresh(), tokenizer_of(), checkpoint_dir=tmp_path) == 0
+
+
 def test_new_rows_of_a_frozen_embedding_are_told(adapted: Fresh) -> None:
     model = adapted(apply_lora_to_output=False)
     with pytest.warns(UserWarning, match="frozen, so the rows of the new tokens '<new_64>' stay the mean"):

@@ -1,5 +1,6 @@
 """torchtune's checkpointers: the base in, merged weights and adapters out, and refusals by name."""
 
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,25 @@ def test_files_can_be_a_list_a_format_or_the_index(base: Path, make: Callable[..
     for wrong in ({"filename_format": "model-{}.safetensors", "max_filename": "3"}, {"max_filename": "3"}):
         with pytest.raises(ConfigError, match="Give a list of names, or filename_format with two {} and max_filename"):
             make(checkpoint_files=wrong)
+
+
+def test_arguments_stand_in_torchtunes_order() -> None:
+    first = [
+        "checkpoint_dir",
+        "checkpoint_files",
+        "model_type",
+        "output_dir",
+        "adapter_checkpoint",
+        "recipe_checkpoint",
+    ]
+    first += ["resume_from_checkpoint"]
+    assert list(inspect.signature(FullModelHFCheckpointer).parameters) == [
+        *first,
+        "safe_serialization",
+        "should_load_recipe_state",
+    ]
+    for kind in (FullModelMetaCheckpointer, FullModelTorchTuneCheckpointer):
+        assert list(inspect.signature(kind).parameters) == [*first, "should_load_recipe_state"]
 
 
 def test_a_config_builds_one(base: Path, tmp_path: Path) -> None:

@@ -61,12 +61,12 @@ class ModelType(Enum):
 _READ = (ModelType.LLAMA2, ModelType.LLAMA3, ModelType.LLAMA3_2)
 
 
-class FullModelTorchTuneCheckpointer:
-    """Weights from one file under torchtune's names, ``.pt`` or ``.safetensors``.
+class FullModelCheckpointer:
+    """What the three checkpointers share: the base in, trained weights out in Hugging Face's layout.
 
     Args:
         checkpoint_dir: the folder of the base weights.
-        checkpoint_files: the names of its files; this class takes one.
+        checkpoint_files: the names of its files.
         model_type: a name of :class:`ModelType`.
         output_dir: exports go into folders of it. Not inside ``checkpoint_dir``.
         adapter_checkpoint: an adapter to start from: a folder in PEFT's layout, or a file of torchtune's. Looked for
@@ -79,7 +79,7 @@ class FullModelTorchTuneCheckpointer:
         ConfigError: an argument can't be used.
     """
 
-    layout: ClassVar[Layout] = "ours"
+    layout: ClassVar[Layout]
 
     def __init__(
         self,
@@ -224,17 +224,20 @@ class FullModelTorchTuneCheckpointer:
         ]
 
 
-class FullModelMetaCheckpointer(FullModelTorchTuneCheckpointer):
-    """Weights from Meta's ``consolidated.00.pth``; arguments as of :class:`FullModelTorchTuneCheckpointer`.
+class FullModelTorchTuneCheckpointer(FullModelCheckpointer):
+    """Weights from one file under torchtune's names, ``.pt`` or ``.safetensors``; as :class:`FullModelCheckpointer`."""
 
-    Exports are in Hugging Face's layout.
-    """
+    layout: ClassVar[Layout] = "ours"
+
+
+class FullModelMetaCheckpointer(FullModelCheckpointer):
+    """Weights from Meta's ``consolidated.00.pth``; as :class:`FullModelCheckpointer`."""
 
     layout: ClassVar[Layout] = "meta"
 
 
-class FullModelHFCheckpointer(FullModelTorchTuneCheckpointer):
-    """Weights from safetensors files in Hugging Face's layout; arguments as of its base class, and:
+class FullModelHFCheckpointer(FullModelCheckpointer):
+    """Weights from safetensors files in Hugging Face's layout; as :class:`FullModelCheckpointer`, but for:
 
     Args:
         checkpoint_files: the names of the files, or ``{filename_format, max_filename}`` as torchtune has it; None takes
