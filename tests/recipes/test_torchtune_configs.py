@@ -98,7 +98,7 @@ def test_the_full_config_of_1b_trains_with_another_optimizer_named(
 
 
 # What torchtune 0.6.1's own full recipe logged for the job below, on the same files.
-LOSSES_OF_TORCHTUNE = [11.853924, 11.757707, 11.656536, 11.569304, 11.470379, 11.402237, 11.336205, 11.273964]
+LOSSES_OF_TORCHTUNE = [11.853924, 11.757707, 11.656536, 11.569304]
 
 
 def test_losses_are_those_of_torchtunes_recipe(
@@ -108,11 +108,11 @@ def test_losses_are_those_of_torchtunes_recipe(
     llama3_tokenizer_file: Path,
     tmp_path: Path,
 ) -> None:
-    """Two epochs of four steps of 2 x 4 rows each; torchtune leaves the 33rd row out."""
+    """Four steps of 2 x 4 rows each; torchtune leaves the 33rd row out."""
     sizes = {**torchtune_llama.TINY, "vocab_size": 128_256}
     words = torchtune_job(torchtune_llama.FULL, rows=33, sizes=sizes)
     more = ["optimizer=torch.optim.AdamW", "optimizer.lr=1e-3", "dtype=fp32", "shuffle=False", "optimizer_in_bwd=False"]
-    more += ["gradient_accumulation_steps=2", "batch_size=4", "epochs=2", "max_steps_per_epoch=4", "seed=1"]
+    more += ["gradient_accumulation_steps=2", "batch_size=4", "epochs=1", "max_steps_per_epoch=4", "seed=1"]
     more += ["num_rows_for_training_loss=0", "max_generated_tokens=0", f"tokenizer.path={llama3_tokenizer_file}"]
     tiny = [f"model.{name}={value}" for name, value in sizes.items()]
     run(sft, [*words, *more, "model=torchpipe.models.llama3_2.llama3_2", *tiny, "model.scale_factor=32"])
