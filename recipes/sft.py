@@ -96,6 +96,8 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
         raise ConfigError("keep_best_checkpoint goes by the held-out loss. Set dataset_val and run_val_every_n_steps.")
     if settings.export_every_n_steps and not settings.checkpointer:
         raise ConfigError("export_every_n_steps is for a checkpointer, and the config has none.")
+    if settings.plot:
+        training.require_plot()
     # What the loader refuses is refused here too, before the data is read.
     steps = GlobalSteps(num_packs=1, global_batch_size=1, shuffle=settings.shuffle, balance=settings.balance)
     StepLoader([0], steps, batch_size=1, collate_fn=list, **{name: settings[name] for name in WORKERS})

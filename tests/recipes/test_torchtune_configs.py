@@ -323,13 +323,14 @@ def test_activation_checkpointing_compiling_and_a_profile_change_no_weight(
 def test_the_best_checkpoint_is_that_of_the_lowest_held_out_loss(
     sft: ModuleType, tiny_config: Callable[..., Any], tmp_path: Path
 ) -> None:
-    more = {"run_val_every_n_steps": 1, "keep_best_checkpoint": True, "keep_last_n_checkpoints": 1}
+    more = {"run_val_every_n_steps": 1, "keep_best_checkpoint": True, "keep_last_n_checkpoints": 1, "plot": True}
     cfg = tiny_config(max_steps=6, epochs=6, optimizer__lr=0.3, dataset_val__packed=False, **more)
     sft.main(cfg)
     losses = {line["step"]: line["held_out_loss"] for line in lines_of(tmp_path / "out") if "held_out_loss" in line}
     state = json.loads((tmp_path / "out" / "checkpoints" / "best" / "state.json").read_text())
     assert state["step"] == min(losses, key=lambda step: losses[step])
     assert state["best_loss"] == min(losses.values())
+    assert (tmp_path / "out" / "loss.png").stat().st_size > 1000
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_its_rows(

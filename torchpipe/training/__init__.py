@@ -28,7 +28,7 @@ from torchpipe.training.gradients import clip_grad_norm
 from torchpipe.training.lr_schedulers import get_cosine_schedule_with_warmup, get_lr, steps_of_schedule
 from torchpipe.training.memory import cleanup_before_training, get_memory_stats, log_memory_stats
 from torchpipe.training.metrics import TrainingLog
-from torchpipe.training.plot import plot_losses
+from torchpipe.training.plot import plot_losses, require_plot
 from torchpipe.training.precision import get_dtype, set_default_dtype, training_dtype, validate_expected_param_dtype
 from torchpipe.training.profiler import DummyProfiler, setup_torch_profiler
 from torchpipe.training.rank import get_world_size_and_rank
@@ -72,6 +72,7 @@ __all__ = [
     "num_trained",
     "plot_losses",
     "read_state",
+    "require_plot",
     "save_checkpoint",
     "seed_of_run",
     "set_activation_checkpointing",

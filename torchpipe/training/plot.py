@@ -56,7 +56,7 @@ def plot_losses(logs: str | Path | Sequence[str | Path] | Mapping[str, str | Pat
         MissingLibraryError: matplotlib is not installed.
         ConfigError: a log can't be read, there is none, or the ending is of no picture.
     """
-    figure_module = import_optional("matplotlib.figure", needed_by="A plot", install="'torchpipe-data[plot]'")
+    figure_module = require_plot()
     runs = {name: read_losses(log) for name, log in _named(logs).items()}
     if not runs:
         raise ConfigError("There is no log to plot. Give one log.jsonl at least.")
@@ -75,6 +75,15 @@ def plot_losses(logs: str | Path | Sequence[str | Path] | Mapping[str, str | Pat
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=120)
     return out
+
+
+def require_plot() -> Any:
+    """The module that draws, for a run that wants to know before it trains whether its losses can be plotted.
+
+    Raises:
+        MissingLibraryError: matplotlib is not installed.
+    """
+    return import_optional("matplotlib.figure", needed_by="A plot", install="'torchpipe-data[plot]'")
 
 
 def _draw(axes: Any, color: str, name: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> None:
