@@ -10,6 +10,7 @@ import argparse
 import json
 import resource
 import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -20,6 +21,12 @@ NUM_TOKENS, VOCAB_SIZE, EMBED_DIM = 4096, 128_256, 64
 def peak() -> int:
     """Bytes of this process's largest resident set so far; the kernel counts KiB on Linux."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def resident() -> int:
+    """Bytes that are resident now; without Linux's /proc, the peak so far."""
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else peak()
 
 
 def growth(loss: str, num_tokens: int, vocab_size: int) -> int:

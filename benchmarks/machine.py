@@ -5,7 +5,7 @@ import os
 import platform
 from pathlib import Path
 
-from peers import requirements
+from peers import REQUIREMENTS, requirements
 
 
 def machine() -> str:
@@ -19,7 +19,7 @@ def machine() -> str:
         cpu = names[0] if names else cpu
     names = ("torch", "tiktoken", "sentencepiece", "tokenizers", "datasets", "grain")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-    peers = ", ".join(dict.fromkeys([*requirements("torchtune"), *requirements("trl")]))
+    peers = ", ".join(dict.fromkeys(line for peer in REQUIREMENTS for line in requirements(peer)))
     return (
         f"{os.cpu_count()} x {cpu}, {platform.system()} {platform.machine()}; Python {platform.python_version()}, "
         f"{versions}, against {peers}; 1 thread; load average at the start {os.getloadavg()[0]:.1f}"

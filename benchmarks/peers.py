@@ -10,6 +10,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = {
     "torchtune": Path(__file__).with_name("peers.txt"),
     "trl": Path(__file__).with_name("peers_trl.txt"),
+    "transformers": Path(__file__).with_name("peers_transformers.txt"),
 }
 NEEDED_BYTES = 4 << 30
 """Free disk that is asked for before an environment is made: it takes about 1.5 GiB, and as much again while its

@@ -1,4 +1,4 @@
-"""Measures torchpipe against torchtune, TRL and its own limits, and prints one table of ratios.
+"""Measures torchpipe against torchtune, TRL, transformers and its own limits, and prints one table of ratios.
 
     make bench              all of them
     make bench ONLY=store   those whose names begin so: of MEASURES below
@@ -27,6 +27,7 @@ from store_build_results import store_build, store_pack, store_rows
 from store_use_results import store_balance, store_batches, store_memory, store_plan, store_start, store_waiting
 from template_results import chat_templates
 from tokenizer_inputs import write_inputs
+from transformers_results import transformers_steps
 
 
 def training_steps(bench: Bench) -> list[Result]:
@@ -292,6 +293,7 @@ MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
     *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
     *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
     *(store_batches, store_waiting, store_balance),
+    transformers_steps,
 )
 
 

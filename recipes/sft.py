@@ -1,10 +1,12 @@
-"""Supervised fine-tuning on one device or, data parallel, on several: a file of chats in, a trained model out.
+"""Supervised fine-tuning, of all weights or of adapters: a file of chats in, a trained model out.
 
     torchpipe run sft --config tiny/sft data_file=chats.json output_dir=runs/mine
     torchpipe run --nproc_per_node 2 sft --config tiny/sft data_file=chats.json output_dir=runs/mine
 
 The whole job is in this file, top to bottom: settings, data, model, loop. Copy it (`torchpipe cp sft my_sft.py`) and
-change it. Everything about the data happens before the model is built, so a bad row stops the run at once.
+change it. Everything about the data happens before the model is built, so a bad row stops the run at once. On several
+devices it is data parallel. Configs of torchtune's full and LoRA recipes run as they are, with the package's name
+replaced (docs/from_torchtune.md).
 """
 
 import shutil
@@ -16,32 +18,16 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import Subset
 
-from torchpipe import config
-from torchpipe.audit import preview, prompt_of
+from torchpipe import config, training
+from torchpipe.audit import preview, prompt_of, report_rows
 from torchpipe.config import Setting
-from torchpipe.data.ledger import SampleCounts
-from torchpipe.datasets import GrowingPackedDataset, count_samples, describe_packing, instantiate_dataset
+from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
-from torchpipe.training import (
-    Ranks,
-    StepWait,
-    StopSignal,
-    TrainingLog,
-    batch_loss,
-    check_model,
-    checkpoint_to_resume,
-    collater,
-    load_checkpoint,
-    mean_loss,
-    save_checkpoint,
-    set_seed,
-    step_totals,
-    trained_weight,
-)
+from torchpipe.modules import TransformerSelfAttentionLayer
 
-# Every key that the recipe reads. A key that is not here is refused by name.
+# Every key that the recipe reads. A key that is not here is refused by name, or, if it is one of torchtune's, answered.
 KEYS = {
     "tokenizer": Setting(),
     "dataset": Setting(),
@@ -51,10 +37,16 @@ KEYS = {
     "output_dir": Setting(),  # checkpoints and log.jsonl go here
     "dataset_val": Setting(None),  # held-out rows
     "data_file": Setting(None),  # for ${data_file} in the dataset sections
+    "model_dir": Setting(None),  # for ${model_dir}
     "collate_fn": Setting("torchpipe.data.padded_collate_sft"),  # of unpacked samples
+    "static_shapes": Setting(False),  # unpacked batches have one of a few widths, so that little is compiled
     "check_rows": Setting(True),  # read every row once before the model is built, and count
-    "seed": Setting(0, at_least=0),
+    "checkpointer": Setting(None),  # where the first weights come from, and weights in a publisher's layout go
+    "seed": Setting(0, at_least=0, can_be_null=True),  # null: drawn, printed and kept in the checkpoints
     "device": Setting("cpu"),  # under torchrun: cpu, or cuda for one device a process
+    "dtype": Setting(None),  # of the weights: fp32 or bf16; null: fp32
+    "compile": Setting(False),  # each layer of the model
+    "enable_activation_checkpointing": Setting(False),  # less memory, more time
     "shuffle": Setting(True),
     "batch_size": Setting(8, at_least=1),  # packs (rows, where packed is false) of a micro-batch, on each rank
     "gradient_accumulation_steps": Setting(1, at_least=1),  # micro-batches of a step, on each rank, at the first start
@@ -63,14 +55,26 @@ KEYS = {
     "balance": Setting("within_step"),  # how packs go to ranks: none, within_step or steps
     "epochs": Setting(1, at_least=1),
     "max_steps": Setting(None, at_least=1, can_be_null=True),
+    "max_steps_per_epoch": Setting(None, at_least=1, can_be_null=True),
+    "lr_scheduler": Setting(None),  # stepped after each optimizer step
+    "clip_grad_norm": Setting(None, above=0, can_be_null=True),
     "num_workers": Setting(0, at_least=0),
     "pin_memory": Setting(False),
     "prefetch_factor": Setting(None, at_least=1, can_be_null=True),
     "run_val_every_n_steps": Setting(None, at_least=1, can_be_null=True),
-    "num_rows_for_training_loss": Setting(256, at_least=0),  # the first rows; their loss is printed before and after
+    "num_rows_for_training_loss": Setting(32, at_least=0),  # the first rows; their loss is printed before and after
     "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
     "keep_last_n_checkpoints": Setting(2, at_least=1),
-    "log_every_n_steps": Setting(10, at_least=1),
+    "keep_best_checkpoint": Setting(False),  # by held-out loss, as checkpoints/best
+    "export_every_n_steps": Setting(
+        None, at_least=1, can_be_null=True
+    ),  # by checkpointer; after each epoch in any case
+    "save_adapter_weights_only": Setting(False),  # exports hold the adapter and not the merged weights
+    "log_every_n_steps": Setting(10, at_least=1, can_be_null=True),  # null: each
+    "metric_logger": Setting(None),  # beside log.jsonl, every log_every_n_steps
+    "log_peak_memory_stats": Setting(False),
+    "profiler": Setting(None),
+    "plot": Setting(False),  # loss.png from log.jsonl at the end
     "resume": Setting(False),
     "overwrite": Setting(False),
     "max_generated_tokens": Setting(64, at_least=0),
@@ -88,6 +92,12 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
         raise ConfigError(
             "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
         )
+    if settings.keep_best_checkpoint and not (settings.dataset_val and settings.run_val_every_n_steps):
+        raise ConfigError("keep_best_checkpoint goes by the held-out loss. Set dataset_val and run_val_every_n_steps.")
+    if settings.export_every_n_steps and not settings.checkpointer:
+        raise ConfigError("export_every_n_steps is for a checkpointer, and the config has none.")
+    if settings.plot:
+        training.require_plot()
     # What the loader refuses is refused here too, before the data is read.
     steps = GlobalSteps(num_packs=1, global_batch_size=1, shuffle=settings.shuffle, balance=settings.balance)
     StepLoader([0], steps, batch_size=1, collate_fn=list, **{name: settings[name] for name in WORKERS})
@@ -98,54 +108,29 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
     return settings
 
 
-def what_decides_the_run(settings: DictConfig, counts: SampleCounts | None) -> dict[str, Any]:
-    """What a resumed run has to share with the one before: the samples, their order, the model and how it learns."""
-    sections = ("tokenizer", "dataset", "collate_fn", "model", "optimizer", "loss")
-    keys = (*sections, "seed", "shuffle", "batch_size", "gradient_accumulation_steps", "balance")
-    plain: Any = OmegaConf.to_container(settings, resolve=True)
-    decided = {key: plain[key] for key in keys}
-    if counts:  # the samples themselves were read, so it does not matter where the files lie
-        decided |= {"tokens and labels": counts.digest}
-        decided["tokenizer"] = without(decided["tokenizer"], "path")
-        decided["dataset"] = without(decided["dataset"], "data_files", "data_dir")
-    return decided
-
-
-def without(section: Any, *keys: str) -> Any:
-    """A section, or each of a list of them (joined data sets), without some of its keys."""
-    if isinstance(section, list):
-        return [without(one, *keys) for one in section]
-    return {key: value for key, value in section.items() if key not in keys}
-
-
-def report_rows(name: str, dataset: Any, check_rows: bool) -> SampleCounts | None:
-    """Prints what became of a data set's rows. Counting reads every row once, so errors show before training."""
-    counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
-    print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
-    if packing := describe_packing(dataset):
-        print(f"{name}, packed: {packing}", flush=True)
-    if counts and counts.trained_tokens == 0:
-        raise ConfigError(f"{name}: no token is trained. Check masking_strategy, and max_seq_len where rows were cut.")
-    return counts
-
-
 @config.parse
 def main(cfg: DictConfig) -> None:
     """Trains as the config says, alone or as one of the ranks that torchrun started."""
+    cfg, notes = config.adopt_torchtune_keys(cfg, KEYS)
     settings = checked_settings(cfg)
-    with Ranks(settings.device) as ranks:
+    with training.Ranks(settings.device) as ranks:
+        print(*(f"note: {note}\n" for note in notes), sep="", end="", flush=True)
         train(cfg, settings, ranks)
 
 
-def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
+def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     """The whole job of one rank."""
     config.log_config("sft", cfg)
     output_dir, device = Path(settings.output_dir), ranks.device
-    resume_from = checkpoint_to_resume(output_dir, resume=settings.resume, overwrite=settings.overwrite)
-    set_seed(settings.seed)
+    dtype = training.training_dtype(settings.dtype, device)
+    resume_from = training.checkpoint_to_resume(output_dir, resume=settings.resume, overwrite=settings.overwrite)
+    state: dict[str, Any] = training.read_state(resume_from) if resume_from else {}
+    settings.seed = training.seed_of_run(settings.seed, state, ranks)
+    training.set_seed(settings.seed)
 
     # Data: rows in, samples out, and a look at what will be trained on.
     tokenizer = config.instantiate(settings.tokenizer)
+    checkpointer = config.instantiate(settings.checkpointer)
     collate_fn = config.resolve(settings.collate_fn)
     dataset = instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_dataset(settings.dataset_val, tokenizer) if settings.dataset_val else None
@@ -153,23 +138,36 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     if isinstance(held_out, GrowingPackedDataset):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
-    counts = report_rows("first training rows" if by_shard else "training rows", first_rows, settings.check_rows)
-    held_out_counts = report_rows("held-out rows", held_out, settings.check_rows) if held_out is not None else None
+    report = partial(report_rows, check_rows=settings.check_rows)
+    counts = report("first training rows" if by_shard else "training rows", first_rows)
+    held_out_counts = report("held-out rows", held_out) if held_out is not None else None
+    widest = max([found.longest for found in (counts, held_out_counts) if found], default=None)
     first_sample = first_rows[0]
     show = partial(tokenizer.decode, truncate_at_eos=False, skip_special_tokens=False)
     print(f"first sample, as the loss sees it:\n{preview(first_sample, show)}", flush=True)
 
     # Model, loss, optimizer.
-    model = config.instantiate(settings.model).to(device)
-    check_model(model, counts, first_sample)
+    model: Any = training.build_model(
+        partial(config.instantiate, settings.model),
+        device=device,
+        dtype=dtype,
+        weights=checkpointer,
+        tokenizer=tokenizer,
+    )
+    print(training.describe_parameters(model), flush=True)
+    training.check_model(model, counts, first_sample)
     if by_shard:
-        dataset.check_with(partial(check_model, model, sample=first_sample))
+        dataset.check_with(partial(training.check_model, model, sample=first_sample))
     if held_out is not None:
-        check_model(model, held_out_counts, held_out[0])
+        training.check_model(model, held_out_counts, held_out[0])
     loss_fn = config.instantiate(settings.loss)
     if hasattr(loss_fn, "set_model_output"):
         loss_fn.set_model_output(model)  # the loss projects to the vocabulary itself, a part at a time
-    optimizer = config.instantiate(settings.optimizer, model.parameters())
+    if settings.enable_activation_checkpointing:
+        training.set_activation_checkpointing(model, {TransformerSelfAttentionLayer})
+    if settings.compile:
+        training.compile_layers(model)
+    optimizer = config.instantiate(settings.optimizer, [one for one in model.parameters() if one.requires_grad])
 
     # Batches: each step has so many packs, whatever the number of ranks, and each rank its share of them.
     padding_idx = getattr(tokenizer, "pad_id", 0)
@@ -179,7 +177,9 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
             rows,
             steps,
             batch_size=settings.batch_size,
-            collate_fn=collater(rows[0], model, collate_fn, padding_idx=padding_idx),
+            collate_fn=training.collater(
+                rows[0], model, collate_fn, padding_idx=padding_idx, widest=widest if settings.static_shapes else None
+            ),
             rank=ranks.rank,
             world_size=ranks.world_size,
             **{name: settings[name] for name in WORKERS},
@@ -188,18 +188,13 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     def loss_over(rows: Any) -> float:
         steps = GlobalSteps.of(rows, global_batch_size=settings.batch_size * ranks.world_size, shuffle=False)
         batches = (batch for step in loader_of(rows, steps) for batch in step.micro_batches)
-        return mean_loss(model, loss_fn, batches, device, ranks.sum)
+        return training.mean_loss(model, loss_fn, batches, device, ranks.sum)
 
     def losses() -> dict[str, float]:
         num_rows = min(len(first_rows), settings.num_rows_for_training_loss)
         found = {"training": loss_over(Subset(first_rows, range(num_rows)))} if num_rows else {}
         return found if held_out is None else {**found, "held-out": loss_over(held_out)}
 
-    # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
-    depends_on = what_decides_the_run(settings, counts)
-    state: dict[str, Any] = {}
-    if resume_from:
-        state = load_checkpoint(resume_from, model=model, optimizer=optimizer, depends_on=depends_on)
     per_step = settings.batch_size * settings.gradient_accumulation_steps * ranks.world_size
     steps = steps_of(
         dataset,
@@ -207,17 +202,28 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
         seed=settings.seed,
         shuffle=settings.shuffle,
         balance=settings.balance,
+        max_steps=settings.max_steps_per_epoch,
     )
     loader = loader_of(dataset, steps)
-    if resume_from:
-        loader.load_state_dict(state["loader"])
-    ranks.join()  # from here on they wait for each other
-    ranks.agree({"the step to go on from": state.get("step"), **depends_on})
-    ranks.share(model)
 
     def num_steps() -> int | None:  # None: not known before all rows are tokenised
         return loader.num_steps(epochs=settings.epochs, max_steps=settings.max_steps)
 
+    # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
+    plain: Any = OmegaConf.to_container(settings, resolve=True)
+    depends_on = training.what_decides_the_run(plain, counts, weights=checkpointer and checkpointer.fingerprint())
+    scheduler = None
+    if settings.lr_scheduler:
+        depends_on["steps of lr_scheduler"] = training.steps_of_schedule(num_steps())
+        scheduler = config.instantiate(settings.lr_scheduler, optimizer, num_training_steps=num_steps())
+    if resume_from:
+        training.load_checkpoint(
+            resume_from, model=model, optimizer=optimizer, scheduler=scheduler, depends_on=depends_on
+        )
+        loader.load_state_dict(state["loader"])
+    ranks.join()  # from here on they wait for each other
+    ranks.agree({"the step to go on from": state.get("step"), **depends_on})
+    ranks.share(model)
     known = num_steps() or "? (known when all rows are tokenised)"
     where = f"resumed at step {loader.steps_done} of {known} from {resume_from}" if resume_from else f"steps: {known}"
     print(f"{where}; {loader.describe()}", flush=True)
@@ -225,19 +231,21 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
         print(f"world size was {state['world_size']}, is {ranks.world_size}: {loader.describe()}", flush=True)
     if "losses_before" not in state and settings.num_rows_for_training_loss:
         print(f"measuring the loss on {settings.num_rows_for_training_loss} packs or rows at most ...", flush=True)
-    losses_before = state.get("losses_before") or losses()
+    losses_before, best = state.get("losses_before") or losses(), state.get("best_loss", float("inf"))
 
-    def save() -> Path | None:
+    def save(is_best: bool = False) -> Path | None:
         if not ranks.is_first:
             return None
-        now = {"depends_on": depends_on, "losses_before": losses_before, "world_size": ranks.world_size}
-        return save_checkpoint(
+        now = {"losses_before": losses_before, "best_loss": best, "world_size": ranks.world_size}
+        return training.save_checkpoint(
             output_dir / "checkpoints",
             step=loader.steps_done,
             model=model,
             optimizer=optimizer,
-            state={**now, "loader": loader.state_dict()},
+            scheduler=scheduler,
+            state={"depends_on": depends_on, **now, "loader": loader.state_dict()},
             keep_last=settings.keep_last_n_checkpoints,
+            is_best=is_best,
         )
 
     def go_on_with_all_rows() -> None:
@@ -249,40 +257,61 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
     # The loop: one optimizer step a turn. An earlier run goes only now, with all in place.
     model.train()
     checkpoint, stopped = resume_from, 0.0
-    log = TrainingLog(
+    exports = training.Exports(
+        checkpointer if ranks.is_first else None,
+        model,
+        every=settings.export_every_n_steps,
+        adapter_only=settings.save_adapter_weights_only,
+    )
+    profiler, _ = config.instantiate(settings.profiler) or (training.DummyProfiler(), None)
+    log = training.TrainingLog(
         output_dir / "log.jsonl",
         num_steps=num_steps(),
         done_steps=loader.steps_done,
-        every=settings.log_every_n_steps,
+        every=settings.log_every_n_steps or 1,
         silent=not ranks.is_first,
+        metric_logger=partial(config.instantiate, settings.metric_logger),
+        config=settings,
     )
-    with log, StopSignal() as stop:
+    with log, profiler, training.StopSignal() as stop:
         if settings.overwrite and ranks.is_first:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
-        wait = StepWait(ranks, steps, stop=lambda: stop.asked, save=save, on_complete=go_on_with_all_rows)
+        wait = training.StepWait(ranks, steps, stop=lambda: stop.asked, save=save, on_complete=go_on_with_all_rows)
         for batches in loader.until(settings.max_steps, epochs=settings.epochs, wait=wait if by_shard else None):
             step = loader.steps_done
-            set_seed(settings.seed, "step", step, ranks.rank)
-            trained, weight = step_totals(batches, ranks.sum)  # over all ranks; without loss weights, the same
-            step_loss = 0.0
-            for batch in batches.micro_batches:
-                if not trained_weight(batch):
+            training.set_seed(settings.seed, "step", step, ranks.rank)
+            trained, weight = training.step_totals(batches, ranks.sum)  # over all ranks; without loss weights, the same
+            step_loss, measured = 0.0, {"lr": optimizer.param_groups[0]["lr"]}
+            for batch, packs in zip(batches.micro_batches, loader.packs_of(batches), strict=True):
+                if not training.trained_weight(batch):
                     continue
                 # This micro-batch's sum over its trained tokens, divided by those of the whole step.
-                loss = batch_loss(model, loss_fn, batch, device) * (trained_weight(batch) / weight)
+                loss = training.batch_loss(model, loss_fn, batch, device) * (training.trained_weight(batch) / weight)
+                step_loss += training.check_loss(
+                    float(loss.detach()), step=step, rows=partial(describe_rows, dataset, packs)
+                )
                 loss.backward()
-                step_loss += float(loss.detach())
             ranks.sum_gradients(model)
             if weight:  # a step without a trained token changes nothing
+                if settings.clip_grad_norm:
+                    measured["grad_norm"] = training.clip_grad_norm(model, float(settings.clip_grad_norm))
                 optimizer.step()
+                if scheduler:
+                    scheduler.step()
             optimizer.zero_grad(set_to_none=True)
+            profiler.step()
             tokens = sum(batch["labels"].numel() for batch in batches.micro_batches)
             step_loss, tokens, stopped = ranks.sum(step_loss, tokens, stop.asked)  # all ranks stop, or none
-            log.step(step, loss=step_loss, tokens=int(tokens), trained_tokens=trained)
+            memory = training.get_memory_stats(device) if settings.log_peak_memory_stats else {}
+            log.step(step, loss=step_loss, tokens=int(tokens), trained_tokens=trained, more={**measured, **memory})
+            is_best = False
             if held_out is not None and step % (settings.run_val_every_n_steps or step + 1) == 0:
-                log.validation(step, loss=loss_over(held_out))
-            if step % (settings.save_every_n_steps or step + 1) == 0:
-                checkpoint = save()
+                log.validation(step, loss=(val_loss := loss_over(held_out)))
+                is_best = settings.keep_best_checkpoint and val_loss < best
+                best = min(best, val_loss)
+            is_exported = exports.after(step, epoch=loader.ended_epoch)
+            if is_best or is_exported or step % (settings.save_every_n_steps or step + 1) == 0:
+                checkpoint = save(is_best)
             if stopped:
                 break
         step = loader.steps_done
@@ -295,14 +324,20 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: Ranks) -> None:
             return
 
     # What came out.
+    if exported := exports.at_end(step, epoch=loader.ended_epoch):
+        print(f"exported: {exported}", flush=True)
     for name, after in losses().items():
         print(f"{name} loss: {losses_before.get(name, float('nan')):.3f} before, {after:.3f} after")
     prompt = prompt_of(first_sample)
     if ranks.is_first and prompt and settings.max_generated_tokens:
         ends = getattr(tokenizer, "stop_tokens", ())
         reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=ends)
+        num_ids = getattr(tokenizer, "vocab_size", max(reply, default=0) + 1)  # a model may have more
+        reply = [token_id for token_id in reply if token_id < num_ids]
         print("generation from the prompt of the first sample:")
         print(f"  prompt: {show(prompt)!r}\n  reply:  {show(reply)!r}")
+    if settings.plot and ranks.is_first:
+        print(f"plot: {training.plot_losses(output_dir / 'log.jsonl', output_dir / 'loss.png')}")
     print(f"checkpoint: {checkpoint}\nlog: {output_dir / 'log.jsonl'}", flush=True)
 
 

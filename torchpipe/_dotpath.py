@@ -31,6 +31,13 @@ _OWN_CODE = (
 
 _REPLACE_TORCHTUNE = "torchtune is not installed, and torchpipe does without it. Replace 'torchtune' with 'torchpipe'"
 
+# Packages that configs name often and torchpipe does not need, with what to do without them.
+_INSTEAD = {
+    "bitsandbytes": "Install it (it needs a CUDA device), or use torch's own optimizer, which takes more memory: "
+    "optimizer=torch.optim.AdamW on the command line changes it and keeps its other keys",
+    "torchao": "Install it, or leave the key out",
+}
+
 
 def check_spelling(path: object, *, allow_unsafe: bool = False) -> str:
     """The path itself, if it can name something; nothing is imported.
@@ -103,6 +110,8 @@ def _find(parts: list[str], path: str, known: Mapping[str, Any], allow_unsafe: b
     top = _import_top(parts[0], path)
     if top is None and parts[0] == "torchtune":
         raise InstantiationError(f"Could not find '{path}': {_REPLACE_TORCHTUNE}, as torchpipe.{'.'.join(parts[1:])}.")
+    if top is None and parts[0] in _INSTEAD:
+        raise InstantiationError(f"Could not find '{path}': {parts[0]} is not installed. {_INSTEAD[parts[0]]}.")
     if top is None:
         what = "module, or name in the code that reads the config," if len(parts) == 1 else "module"
         raise InstantiationError(

@@ -49,6 +49,14 @@ class ConfigError(TorchpipeError, ValueError):
     """A config or an argument can't be used as it is."""
 
 
+class MissingLibraryError(TorchpipeError, ImportError):
+    """Something needs a library that is not installed."""
+
+
+class NonFiniteLossError(TorchpipeError, FloatingPointError):
+    """The loss of a step is not a number, or infinite."""
+
+
 class NoFingerprint(TorchpipeError, TypeError):  # noqa: N818  # it is an answer, and mostly caught
     """A value can't be told from another one that behaves differently, so nothing can be stored under its key."""
 

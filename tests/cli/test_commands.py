@@ -12,6 +12,7 @@ from torchpipe.cli import ls
 from torchpipe.cli.cp import copy, copyable, destination, find
 from torchpipe.cli.main import COMMANDS, main
 from torchpipe.cli.run import check_config_given, find_recipe
+from torchpipe.cli.torchtune_recipes import LEFT_OUT, SAME_AS
 from torchpipe.errors import ConfigError, SourceError
 
 RECIPE = """
@@ -309,6 +310,25 @@ def test_run_finds_recipes_by_path_and_by_name(shipped: Path) -> None:
         find_recipe("sfr", folder)
     with pytest.raises(ConfigError, match=r"Did you mean 'recipes/dpo\.py'\?"):
         find_recipe("recipes/dpp.py", folder)
+
+
+@pytest.mark.parametrize("name", sorted({*SAME_AS, *LEFT_OUT}))
+def test_a_recipe_of_torchtunes_leads_to_the_same_or_says_what_to_do(shipped: Path, name: str) -> None:
+    folder = shipped / "recipes"
+    if name in SAME_AS:
+        assert find_recipe(name, folder) == find_recipe(f"{name}.py", folder) == folder / f"{SAME_AS[name]}.py"
+    else:
+        with pytest.raises(ConfigError, match=f"torchpipe has no recipe {name}. .* not (here|a recipe here)"):
+            find_recipe(name, folder)
+
+
+def test_every_recipe_of_torchtunes_is_answered() -> None:
+    names = """full_finetune_single_device full_finetune_distributed lora_finetune_single_device
+        lora_finetune_distributed dev/lora_finetune_distributed_multi_dataset lora_dpo_single_device
+        lora_dpo_distributed full_dpo_distributed ppo_full_finetune_single_device generate dev/generate_v2
+        dev/generate_v2_distributed dev/early_exit_finetune_distributed eleuther_eval quantize qat_distributed
+        qat_lora_finetune_distributed knowledge_distillation_single_device knowledge_distillation_distributed"""
+    assert set(names.split()) == {*SAME_AS, *LEFT_OUT}
 
 
 def test_a_shipped_recipe_without_config_lists_its_configs(shipped: Path) -> None:

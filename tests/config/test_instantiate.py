@@ -161,9 +161,9 @@ def test_a_name_that_leads_nowhere_says_why(name: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "torchpipe.models.gemma.gemma",  # GEMMA is a format
+        "torchpipe.models.qwen3.qwen3",  # QWEN3 is a format
         "torchpipe.models.llama3.llama3_80b",
-        "torchpipe.models.llama3.lora_llama3_8b",
+        "torchpipe.models.tiny.lora_tiny_llama3",
         "torchpipe.models.llama3.open_backed",  # imported there
         "torchpipe.datasets.dpo_dataset",
         "torchpipe.constants.IGNORE_INDEXES",

@@ -321,3 +321,28 @@ def test_numbers_of_other_packs_are_refused(make_packs: Make) -> None:
     packs.trained_counts = packs.trained_counts[:-1]
     with pytest.raises(ConfigError, match=r"trained_counts is an array \[25\], and it has 26 items"):
         loaders(packs, 1)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_a_steps_packs_are_known_by_micro_batch_and_padding_is_minus_1(make_packs: Make, world_size: int) -> None:
+    for loader in loaders(make_packs(17), world_size, seed=4):
+        for step in loader:
+            named = loader.packs_of(step)
+            assert len(named) == len(step.micro_batches)
+            for packs, batch in zip(named, step.micro_batches, strict=True):
+                read = [
+                    int(tokens[0]) // 100 if (labels >= 0).any() else -1
+                    for tokens, labels in zip(batch["tokens"], batch["labels"], strict=True)
+                ]
+                assert read == packs
+
+
+def test_the_epoch_that_a_step_ended_is_known_after_it(make_packs: Make) -> None:
+    packs = make_packs(7)
+    steps = GlobalSteps.of(packs, global_batch_size=3, max_steps=2)
+    loader = StepLoader(packs, steps, batch_size=1, collate_fn=stacked)
+    assert loader.ended_epoch is None
+    assert [loader.ended_epoch for _ in loader.until(epochs=2)] == [None, 0, None, 1]
+    resumed = StepLoader(packs, steps, batch_size=1, collate_fn=stacked)
+    resumed.load_state_dict(loader.state_dict())
+    assert resumed.ended_epoch == 1

@@ -201,6 +201,7 @@ def test_the_identity_names_what_decides_the_steps() -> None:
         ({"num_packs": 0}, "nothing to train on: the data set is empty, or no row of it was kept"),
         ({"num_packs": 1.5}, "num_packs is 1.5. Give a whole number, 1 or more"),
         ({"global_batch_size": 0}, "global_batch_size is 0"),
+        ({"max_steps": 0}, "max_steps is 0. Give a whole number, 1 or more"),
         ({"seed": -1}, "seed is -1. Give a whole number, 0 or more"),
         ({"balance": "step"}, "balance is 'step'. It is one of 'none', 'within_step', 'steps'. Did you mean 'steps'"),
         ({"balance": "steps", "shuffle": False}, "chooses which packs form a step, and shuffle=False keeps them"),
@@ -217,3 +218,18 @@ def test_impossible_numbers_are_refused(options: dict[str, Any], sentence: str) 
 def test_a_step_beyond_the_epoch_is_an_index_error() -> None:
     with pytest.raises(IndexError, match="Step 2 of epoch 0 was asked for, and it has 2 steps"):
         steps_of(4, 2).packs(0, 2)
+
+
+def test_an_epoch_of_at_most_so_many_steps_has_others_in_each_epoch() -> None:
+    whole, cut = steps_of(20, 4), steps_of(20, 4, max_steps=2)
+    assert (len(whole), len(cut), cut.num_steps) == (5, 2, 2)
+    assert not cut.has(0, 2)
+    for epoch in (0, 1):
+        assert [cut.packs(epoch, step).tolist() for step in (0, 1)] == [
+            whole.packs(epoch, step).tolist() for step in (0, 1)
+        ]
+    assert cut.packs(0, 0).tolist() != cut.packs(1, 0).tolist()
+    assert len(steps_of(20, 4, max_steps=9)) == 5
+    assert cut.identity() == {**whole.identity(), "max_steps": 2}
+    with pytest.raises(IndexError, match="Step 2 of epoch 0 was asked for, and it has 2 steps"):
+        cut.packs(0, 2)

@@ -14,7 +14,7 @@ ROWS = [LLAMA3_8B, LLAMA3_70B, LLAMA3_1_8B, LLAMA3_1_70B, LLAMA3_1_405B, LLAMA3_
 
 def test_every_field_differs_between_rows_or_is_written_in_one():
     constant = {field.name for field in fields(DecoderConfig) if len({getattr(row, field.name) for row in ROWS}) == 1}
-    assert constant == {"norm_eps"}  # 1e-5 throughout, as published
+    assert constant == {"norm_eps", "attn_dropout"}  # 1e-5 throughout, as published; a choice of each training
 
 
 def test_a_config_cannot_be_changed():
@@ -34,6 +34,7 @@ def test_features_per_head_follow_from_the_sizes_unless_given():
         ({"norm_eps": -1.0}, "norm_eps is -1.0. Give a number above 0"),
         ({"num_kv_heads": 3}, "num_heads is 8 and num_kv_heads is 3. .* must divide num_heads"),
         ({"embed_dim": 130}, "embed_dim is 130 and num_heads is 8, which does not divide it"),
+        ({"attn_dropout": 1.5}, "attn_dropout is 1.5. Give a probability between 0 and 1"),
         ({"head_dim": 7}, "A head has 7 features, and rotary embeddings turn pairs"),
     ],
 )

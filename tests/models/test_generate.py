@@ -22,6 +22,35 @@ def test_greedy_tokens_are_each_the_likeliest_after_those_before():
         tokens = [*tokens, token]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_caches_change_no_token(temperature: float):
+    model = build(max_seq_len=64)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    generator = torch.Generator().manual_seed(7)
+    tokens = [3, 4, 9]
+    for _ in range(40):  # reads everything again for each token
+        logits = model(torch.tensor([tokens]))[0, -1]
+        weights = torch.softmax(logits / (temperature or 1.0), dim=-1)
+        drawn = torch.multinomial(weights, 1, generator=generator) if temperature else logits.argmax()
+        tokens.append(int(drawn))
+    assert generate(model, [3, 4, 9], max_new_tokens=40, temperature=temperature, seed=7) == tokens[3:]
+
+
+def test_caches_that_the_model_has_are_not_touched():
+    model = build().eval()
+    expected = generate(model, [3, 4], max_new_tokens=5)
+    assert not model.caches_are_setup()
+    model.setup_caches(1, torch.float32, decoder_max_seq_len=8)
+    tokens = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        model(tokens[:, :2])
+        assert generate(model, [3, 4], max_new_tokens=5) == expected
+        after = model(tokens[:, 2:])
+        model.reset_caches()
+        torch.testing.assert_close(model(tokens)[:, 2:], after)
+
+
 def test_the_prompt_is_neither_returned_nor_changed():
     prompt = [3, 4]
     assert len(generate(build(), prompt, max_new_tokens=1)) == 1

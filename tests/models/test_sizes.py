@@ -1,9 +1,17 @@
 import pytest
 import torch
 
-from torchpipe.models.llama3 import llama3_8b, llama3_70b
-from torchpipe.models.llama3_1 import llama3_1_8b, llama3_1_70b, llama3_1_405b
-from torchpipe.models.llama3_2 import llama3_2_1b, llama3_2_3b
+from torchpipe.models.llama3 import llama3_8b, llama3_70b, lora_llama3_8b, lora_llama3_70b
+from torchpipe.models.llama3_1 import (
+    llama3_1_8b,
+    llama3_1_70b,
+    llama3_1_405b,
+    lora_llama3_1_8b,
+    lora_llama3_1_70b,
+    lora_llama3_1_405b,
+)
+from torchpipe.models.llama3_2 import llama3_2_1b, llama3_2_3b, lora_llama3_2_1b, lora_llama3_2_3b
+from torchpipe.models.llama3_3 import llama3_3_70b, lora_llama3_3_70b
 from torchpipe.models.tiny import tiny_llama3
 from torchpipe.modules import Llama3ScaledRoPE, MultiHeadAttention, TransformerDecoder, TransformerSelfAttentionLayer
 
@@ -25,6 +33,7 @@ def rope_of(model: TransformerDecoder) -> torch.nn.Module | None:
         (llama3_1_405b, 405_853_388_800, 131_072),
         (llama3_2_1b, 1_235_814_400, 131_072),
         (llama3_2_3b, 3_212_749_824, 131_072),
+        (llama3_3_70b, 70_553_706_496, 131_072),
     ],
 )
 def test_published_sizes_have_the_published_number_of_parameters(builder, num_parameters: int, max_seq_len: int):
@@ -32,6 +41,30 @@ def test_published_sizes_have_the_published_number_of_parameters(builder, num_pa
         model = builder()
     assert sum(parameter.numel() for parameter in model.parameters()) == num_parameters
     assert model.max_seq_len == max_seq_len
+
+
+@pytest.mark.parametrize(
+    ("plain", "adapted"),
+    [
+        (llama3_8b, lora_llama3_8b),
+        (llama3_70b, lora_llama3_70b),
+        (llama3_1_8b, lora_llama3_1_8b),
+        (llama3_1_70b, lora_llama3_1_70b),
+        (llama3_1_405b, lora_llama3_1_405b),
+        (llama3_2_1b, lora_llama3_2_1b),
+        (llama3_2_3b, lora_llama3_2_3b),
+        (llama3_3_70b, lora_llama3_3_70b),
+    ],
+)
+def test_every_size_can_have_adapters(plain, adapted):
+    with torch.device("meta"):
+        base, model = plain(), adapted(["q_proj", "v_proj"], lora_rank=4)
+    assert model.config == base.config
+    config = base.config
+    per_layer = 4 * (2 * config.embed_dim + (config.num_heads + config.num_kv_heads) * config.features_per_head)
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == config.num_layers * per_layer
+    frozen = {name: p.shape for name, p in model.named_parameters() if not p.requires_grad}
+    assert frozen == {name: p.shape for name, p in base.named_parameters()}
 
 
 @pytest.mark.parametrize("builder", [llama3_2_1b, llama3_2_3b])

@@ -113,6 +113,40 @@ def test_dropout_acts_in_training_only(mask: PackedMask | None):
     assert torch.equal(attention(x, mask=mask), attention(x, mask=mask))
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_dropout_takes_the_stated_share_of_weights_and_scales_the_others_up(packed: bool):
+    # With one key a token, a head's output is its value, dropped or divided by what is kept.
+    attention = build(4, attn_dropout=0.25)
+    attention.output_proj = nn.Identity()
+    x = torch.randn(4000, 1, EMBED_DIM)
+    mask = varlen_mask([torch.tensor([1])] * 4000) if packed else None
+    dropped = attention(x, mask=mask).view(4000, NUM_HEADS, HEAD_DIM)
+    attention.eval()
+    kept = attention(x, mask=mask).view(4000, NUM_HEADS, HEAD_DIM)
+    is_zero = (dropped == 0).all(-1)
+    torch.testing.assert_close(dropped[~is_zero], kept[~is_zero] / 0.75)
+    assert float(is_zero.float().mean()) == pytest.approx(0.25, abs=0.02)  # 16,000 draws: five standard deviations
+
+
+def test_projections_are_only_called():
+    class Doubled(nn.Module):
+        """Without a weight, as a quantised layer may be."""
+
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x) * 2
+
+    attention, x = build(), torch.randn(2, 5, EMBED_DIM)
+    before = attention(x)
+    attention.v_proj, attention.output_proj = Doubled(attention.v_proj), Doubled(attention.output_proj)
+    torch.testing.assert_close(attention(x), 4 * before)
+    attention.setup_cache(2, torch.float32, 5)
+    torch.testing.assert_close(attention.eval()(x), 4 * before)
+
+
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(ConfigError, match=r"num_kv_heads is 3.*must divide num_heads"):
         build(3)

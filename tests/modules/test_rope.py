@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.models.tiny import tiny_llama3
 from torchpipe.modules import Llama3ScaledRoPE, RotaryPositionalEmbeddings
 
 
@@ -96,12 +97,36 @@ def test_a_cache_built_on_meta_is_right_after_to_empty():
     assert torch.equal(rope.cache, RotaryPositionalEmbeddings(8, max_seq_len=16).cache)
 
 
-def test_rope_init_writes_the_cache_again():
-    rope = RotaryPositionalEmbeddings(8, max_seq_len=16)
+@pytest.mark.parametrize("kind", [RotaryPositionalEmbeddings, Llama3ScaledRoPE])
+def test_rope_init_writes_the_cache_again(kind):
+    rope = kind(8, max_seq_len=16)
     before = rope.cache.clone()
     rope.cache.zero_()
     rope.rope_init()
     assert torch.equal(rope.cache, before)
+
+
+@pytest.mark.parametrize("kind", [RotaryPositionalEmbeddings, Llama3ScaledRoPE])
+def test_a_cache_left_on_meta_is_computed_by_rope_init_and_by_the_first_use(kind):
+    expected = kind(8, max_seq_len=16)
+    with torch.device("meta"):
+        first, second = kind(8, max_seq_len=16), kind(8, max_seq_len=16)
+    first.rope_init()
+    assert torch.equal(first.cache, expected.cache)
+    x = torch.randn(1, 16, 2, 8)
+    assert torch.equal(second(x), expected(x))
+    assert not second.state_dict()
+
+
+def test_a_model_built_on_meta_computes_the_same_once_it_has_weights():
+    model = tiny_llama3(30, num_layers=2, max_seq_len=32)
+    tokens = torch.arange(20).unsqueeze(0)
+    with torch.device("meta"):
+        emptied, assigned = (tiny_llama3(30, num_layers=2, max_seq_len=32) for _ in range(2))
+    emptied.to_empty(device="cpu").load_state_dict(model.state_dict())
+    assigned.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(emptied(tokens), model(tokens))
+    assert torch.equal(assigned(tokens), model(tokens))
 
 
 def test_positions_beyond_the_cache_are_refused():

@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from torchpipe.data import padded_collate_packed
 from torchpipe.data.packing.masks import dense_block_causal_mask, varlen_mask
-from torchpipe.errors import DataError
+from torchpipe.errors import ConfigError, DataError
 from torchpipe.models.tiny import tiny_llama3
 from torchpipe.modules import TransformerDecoder, TransformerSelfAttentionLayer
 
@@ -108,3 +110,77 @@ def test_a_layer_adds_attention_and_feed_forward_to_its_input():
 class Halve(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x / 2
+
+
+def test_one_layer_is_copied_as_often_as_asked():
+    layer = build().layers[0]
+    parts: Any = {"tok_embeddings": nn.Embedding(50, 32), "norm": nn.Identity(), "output": nn.Identity()}
+    sizes: Any = {"max_seq_len": 32, "num_heads": 8, "head_dim": 4}
+    model = TransformerDecoder(**parts, **sizes, layers=layer, num_layers=3)
+    weights = [parameter for parameter in model.layers.parameters() if parameter.shape == (48, 32)]
+    assert len(weights) == 6
+    assert len({weight.data_ptr() for weight in weights}) == 6
+    assert torch.equal(weights[0], weights[2])
+    with pytest.raises(ConfigError, match="layers is a single layer. Say by num_layers"):
+        TransformerDecoder(**parts, **sizes, layers=layer)
+    with pytest.raises(ConfigError, match="num_layers is 2, and layers is a list already"):
+        TransformerDecoder(**parts, **sizes, layers=[layer, layer], num_layers=2)
+
+
+def test_hidden_states_that_were_asked_for_come_before_the_logits():
+    model, tokens = build(), random_tokens()
+    parts: Any = {name: getattr(model, name) for name in ("tok_embeddings", "layers", "norm", "output")}
+    sizes: Any = {name: getattr(model, name) for name in ("max_seq_len", "num_heads", "head_dim")}
+    first, second, logits = TransformerDecoder(**parts, **sizes, output_hidden_states=[1, 0])(tokens)
+    assert torch.equal(first, model.tok_embeddings(tokens))
+    assert torch.equal(second, model.layers[0](first))
+    assert torch.equal(logits, model(tokens))
+    with pytest.raises(ConfigError, match=r"output_hidden_states names \[2\], and the layers are 0 to 1"):
+        TransformerDecoder(**parts, **sizes, output_hidden_states=[2])
+
+
+def test_logits_come_in_chunks_where_a_loss_takes_them_so():
+    model, tokens = build(), random_tokens()
+    logits = model(tokens)
+    model.set_num_output_chunks(4)
+    chunks = model(tokens)
+    assert [list(chunk.shape) for chunk in chunks] == [[2, 4, 50]] * 4
+    torch.testing.assert_close(torch.cat(chunks, 1), logits)
+
+
+def test_embeddings_may_take_the_place_of_tokens():
+    model, tokens = build(), random_tokens()
+    embeddings = model.tok_embeddings(tokens)
+    assert torch.equal(model(None, input_embeds=embeddings), model(tokens))
+    with pytest.raises(ConfigError, match="either tokens or input_embeds"):
+        model(tokens, input_embeds=embeddings)
+    with pytest.raises(ConfigError, match="either tokens or input_embeds"):
+        model(None)
+
+
+@pytest.mark.parametrize("argument", ["encoder_input", "encoder_mask"])
+def test_an_encoders_input_is_refused_by_name(argument: str):
+    with pytest.raises(ConfigError, match=f"{argument} was given, and this decoder has no layers that attend to an"):
+        build()(random_tokens(), **{argument: torch.ones(1)})
+
+
+def test_what_a_layers_parts_give_can_be_scaled():
+    class Half(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x / 2
+
+    layer = build().layers[0]
+    x = torch.randn(1, 5, 32)
+    normed = layer.sa_norm(x)  # pyright: ignore[reportCallIssue]
+    hidden = x + layer.attn(normed, normed) / 2  # pyright: ignore[reportCallIssue]
+    expected = hidden + layer.mlp(layer.mlp_norm(hidden)) / 2  # pyright: ignore[reportCallIssue]
+    parts: Any = {name: getattr(layer, name) for name in ("attn", "mlp", "sa_norm", "mlp_norm")}
+    scaled = TransformerSelfAttentionLayer(**parts, sa_scale=Half(), mlp_scale=Half())
+    torch.testing.assert_close(scaled(x), expected)
+
+
+def test_a_built_decoder_knows_its_config():
+    model = build()
+    assert model.config is not None
+    assert model.config.embed_dim == 32
+    assert model.lora is None

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,46 @@ def sft(repository: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def torchtune_llama(repository: Path) -> SimpleNamespace:
+    """The names of tests/recipes/torchtune_llama.py."""
+    return SimpleNamespace(**runpy.run_path(str(repository / "tests" / "recipes" / "torchtune_llama.py")))
+
+
+@pytest.fixture
+def torchtune_job(repository: Path, torchtune_llama: SimpleNamespace, tmp_path: Path) -> Callable[..., list[str]]:
+    """Function (text of a config, *overrides, rows=, sizes=) -> the words after ``torchpipe run <recipe>``.
+
+    The file is the config with the package's name replaced. The words say where things are: paths, device, data; and,
+    for tiny sizes, the model's sizes.
+    """
+
+    def job(text: str, *overrides: str, rows: int = 24, sizes: dict[str, int] | None = None) -> list[str]:
+        tokenizer = repository / "torchpipe" / "assets" / "tiny_llama3" / "tokenizer.model"
+        folder = tmp_path / "Llama-3.2-1B-Instruct"
+        if not folder.exists():
+            torchtune_llama.write_llama(folder, tokenizer, sizes or torchtune_llama.TINY)
+            torchtune_llama.write_alpaca(tmp_path / "alpaca.json", rows)
+        (tmp_path / "config.yaml").write_text(text.replace("torchtune.", "torchpipe."))
+        lora = "lora_" if "lora_attn_modules" in text else ""
+        tiny = [f"model=torchpipe.models.llama3_2.{lora}llama3_2", *torchtune_llama.TINY_MODEL, "model.scale_factor=32"]
+        return [
+            "--config",
+            str(tmp_path / "config.yaml"),
+            f"output_dir={tmp_path / 'out'}",
+            f"tokenizer.path={folder / 'original' / 'tokenizer.model'}",
+            f"checkpointer.checkpoint_dir={folder}",
+            "device=cpu",
+            "dataset.source=json",
+            f"dataset.data_files={tmp_path / 'alpaca.json'}",
+            "optimizer.fused=False",
+            *(tiny if sizes is None else []),
+            *overrides,
+        ]
+
+    return job
 
 
 @pytest.fixture
@@ -61,11 +102,11 @@ def tiny_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
 
 @pytest.fixture
 def torchpipe_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Function (*words, cwd=) -> the finished `torchpipe ...` process, its output as text."""
+    """Function (*words, cwd=, timeout=) -> the finished `torchpipe ...` process, its output as text."""
 
-    def run(*words: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+    def run(*words: str | Path, cwd: Path = tmp_path, timeout: int = 300) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "torchpipe.cli.main", *map(str, words)]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout)
 
     return run
 

@@ -16,6 +16,7 @@ from torchpipe.data import padded_collate_packed, padded_collate_sft
 from torchpipe.datasets import instruct_dataset
 from torchpipe.errors import CheckpointError, ConfigError, DataError, SourceError
 from torchpipe.models.tiny import tiny_llama3, tiny_tokenizer
+from torchpipe.modules import TransformerDecoder
 from torchpipe.modules.losses import LinearCrossEntropyLoss
 from torchpipe.training import mean_loss, set_seed
 
@@ -317,13 +318,16 @@ def test_a_refusal_is_one_plain_sentence_on_the_command_line(
     assert "Traceback" not in result.stderr
 
 
-def test_every_shipped_config_builds_its_parts(repository: Path) -> None:
+def test_every_shipped_config_builds_its_parts(repository: Path, sft: ModuleType) -> None:
     configs = sorted((repository / "configs").rglob("*.yaml"))
     assert configs
     for file in configs:
         loaded = OmegaConf.load(file)
         assert isinstance(loaded, DictConfig)
+        assert set(map(str, loaded)) <= set(sft.KEYS)
         config.validate(loaded)
+        with torch.device("meta"):
+            assert isinstance(config.instantiate(loaded.model), TransformerDecoder)
 
 
 def chats_file(path: Path, *weights: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Stores of a few lines, builders in processes of their own, and folders on small disks, for the tests of the store."""
+"""Stores of a few lines, and builders in processes of their own, for the tests of the store."""
 
 import hashlib
 import json
@@ -98,36 +98,6 @@ def read_all() -> Callable[[TokenStore], list[dict[str, list]]]:
         return [{name: array.tolist() for name, array in store.sample(k).items()} for k in range(len(store))]
 
     return read
-
-
-@pytest.fixture
-def on_small_disk(tmp_path: Path) -> Callable[..., str]:
-    """Runs Python code in a process that has a small file system of its own at ``folder``; returns what it printed.
-
-    The code's first lines come before the file system is made read-only, where that is asked for.
-    """
-
-    def run(code: str, *, size: str = "1m", then_read_only: str = "") -> str:
-        folder = tmp_path / "disk"
-        folder.mkdir()
-        script = tmp_path / "script.py"
-        head = f"import json, numpy as np\nfrom pathlib import Path\nfolder = Path({str(folder)!r})\n"
-        script.write_text(head + code)
-        lines = [f"mount -t tmpfs -o size={size} tmpfs '{folder}'", f"'{sys.executable}' '{script}'"]
-        if then_read_only:
-            second = tmp_path / "second.py"
-            second.write_text(head + then_read_only)
-            lines += [f"mount -o remount,ro '{folder}'", f"'{sys.executable}' '{second}'"]
-        # The mount is the process's own and ends with it. Who isn't root becomes root of a user namespace.
-        as_root = [] if os.getuid() == 0 else ["--map-root-user"]
-        words = ["unshare", "--mount", *as_root, "sh", "-c", " && ".join(lines)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-        if "mount" in done.stderr or "unshare" in done.stderr:
-            pytest.fail(f"This machine doesn't let a test mount a small file system (unshare, tmpfs): {done.stderr}")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
 
 
 class Build(subprocess.Popen):

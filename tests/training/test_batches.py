@@ -2,9 +2,12 @@
 
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
+from torchpipe.data import padded_collate_sft
 from torchpipe.data.packing import PackedMask
+from torchpipe.errors import ConfigError
 from torchpipe.models.tiny import tiny_llama3
 from torchpipe.training import collater, num_trained, to_device
 
@@ -64,3 +67,17 @@ def test_a_packed_mask_is_moved_as_one_thing() -> None:
     moved = to_device({"mask": mask}, torch.device("meta"))["mask"]
     assert isinstance(moved, PackedMask)
     assert (moved.cu_seqlens.device, moved.lens) == (torch.device("meta"), (2, 2))
+
+
+def test_batches_of_few_widths_are_wide_enough_for_the_widest_sample() -> None:
+    samples = [{"tokens": [1] * length, "labels": [1] * length} for length in (3, 17, 40)]
+    collate = collater(samples[0], None, padded_collate_sft, padding_idx=9, widest=40)
+    batches = [collate([sample]) for sample in samples]
+    assert [batch["tokens"].shape[1] for batch in batches] == [8, 24, 40]
+    assert batches[0]["tokens"][0, 3:].tolist() == [9] * 5
+    assert batches[0]["labels"][0, 3:].tolist() == [-100] * 5
+
+
+def test_batches_of_few_widths_need_a_collater_that_can_pad() -> None:
+    with pytest.raises(ConfigError, match="static_shapes needs a collate_fn with an argument pad_to_multiple_of"):
+        collater({"tokens": [1]}, None, len, padding_idx=0, widest=4)

@@ -120,3 +120,17 @@ def test_several_processes_need_a_device_each(monkeypatch: pytest.MonkeyPatch, d
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=sentence):
         Ranks(device)
+
+
+CHOOSING = """
+from torchpipe.training import Ranks
+
+with Ranks() as ranks:
+    chosen = ranks.of_first("seed", lambda: 40 + ranks.rank)
+    ranks.join()
+    assert ranks.sum(float(chosen)) == [80.0]
+"""
+
+
+def test_what_rank_0_chooses_is_known_to_all_before_they_join(run_ranks: RunRanks) -> None:
+    assert [rank.returncode for rank in run_ranks(CHOOSING, 2)] == [0, 0]

@@ -1,7 +1,9 @@
 """The log: a line a step for the file, and lines for the person where there is no terminal."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,3 +56,45 @@ def test_a_new_run_starts_a_new_log(tmp_path: Path) -> None:
     with TrainingLog(path, num_steps=1, done_steps=0, every=1) as log:
         log.step(1, loss=1.0, tokens=1, trained_tokens=1)
     assert [line["step"] for line in lines(path)] == [1]
+
+
+class Noted:
+    """A logger of metrics that takes notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def log(self, name: str, data: float, step: int) -> None:
+        self.notes.append((step, {name: data}))
+
+    def log_dict(self, payload: Mapping[str, float], step: int) -> None:
+        self.notes.append((step, dict(payload)))
+
+    def log_config(self, config: Any) -> None:
+        self.notes.append(config)
+
+    def close(self) -> None:
+        self.notes.append("closed")
+
+
+def test_a_logger_is_given_the_same_numbers_every_so_many_steps(tmp_path: Path) -> None:
+    noted = Noted()
+    path, config = tmp_path / "log.jsonl", "the config"
+    log = TrainingLog(path, num_steps=4, done_steps=0, every=2, metric_logger=lambda: noted, config=config)
+    assert noted.notes == []  # a run that can't start leaves nothing
+    with log:
+        for step in range(1, 5):
+            log.step(step, loss=1.0, tokens=8, trained_tokens=4, more={"lr": 0.5 * step})
+        log.validation(4, loss=0.25)
+    given, *steps, held_out, closed = noted.notes
+    assert (given, held_out, closed) == ("the config", (4, {"held_out_loss": 0.25}), "closed")
+    assert [(step, payload["loss"], payload["lr"]) for step, payload in steps] == [(2, 1.0, 1.0), (4, 1.0, 2.0)]
+    assert [line.get("lr") for line in lines(tmp_path / "log.jsonl")] == [0.5, 1.0, 1.5, 2.0, None]
+
+
+def test_a_silent_log_makes_no_logger(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise AssertionError
+
+    with TrainingLog(tmp_path / "x", num_steps=1, done_steps=0, every=1, silent=True, metric_logger=refuse) as log:
+        log.step(1, loss=1.0, tokens=1, trained_tokens=1)

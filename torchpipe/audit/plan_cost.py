@@ -84,7 +84,7 @@ def _sizes_of(model: Any) -> DecoderConfig | None:
         num_heads=attn.num_heads,
         num_kv_heads=attn.num_kv_heads,
         embed_dim=attn.embed_dim,
-        intermediate_dim=width.out_features,
+        intermediate_dim=width.weight.shape[0],  # with adapters too
         head_dim=attn.head_dim,
         max_seq_len=model.max_seq_len,
         rope_base=1.0,  # costs nothing

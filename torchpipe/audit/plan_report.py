@@ -27,9 +27,10 @@ SETTINGS: dict[str, Setting] = {
     "global_batch_size": Setting(None, at_least=1, can_be_null=True),
     "balance": Setting("within_step"),
     "shuffle": Setting(True),
-    "seed": Setting(0, at_least=0),
+    "seed": Setting(0, at_least=0, can_be_null=True),
     "epochs": Setting(1, at_least=1),
     "max_steps": Setting(None, at_least=1, can_be_null=True),
+    "max_steps_per_epoch": Setting(None, at_least=1, can_be_null=True),
 }
 """What decides the steps, of a config. The ``sft`` recipe has the same."""
 
@@ -181,6 +182,7 @@ def _settings(cfg: DictConfig) -> dict[str, Any]:
     """What decides the steps, with the defaults of what the config leaves out."""
     given = {key: "???" if OmegaConf.is_missing(cfg, key) else cfg[key] for key in SETTINGS if key in cfg}
     settings: Any = OmegaConf.to_container(read_settings(OmegaConf.create(given), SETTINGS))
+    settings["seed"] = settings["seed"] or 0  # null: a run draws one
     if settings["global_batch_size"] and settings["gradient_accumulation_steps"] > 1:
         raise ConfigError(
             "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
@@ -225,7 +227,7 @@ def _planned(
     else:
         lengths = np.concatenate([part.lengths for part in parts]).astype(np.int64)
         num_tokens, num_positions = _padded(steps, lengths, world_size=world_size, batch_size=batch_size)
-    num_epochs_steps = settings["epochs"] * len(steps)
+    num_epochs_steps = settings["epochs"] * min(len(steps), settings["max_steps_per_epoch"] or len(steps))
     return SectionPlan(
         section=section,
         names=tuple(part.name for part in parts),

@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cp": ("torchpipe.cli.cp", "copy a recipe, a config or the sample chats, to change them"),
     "explain": ("torchpipe.cli.explain", "show which tokens of a config's rows are trained, and why"),
     "plan": ("torchpipe.cli.plan", "show what a run would do: rows, packs, steps, how even the ranks are"),
+    "plot": ("torchpipe.cli.plot", "draw the losses of runs as a picture"),
+    "migrate": ("torchpipe.cli.migrate", "write a config of torchtune's with torchpipe's names, and say what differs"),
     "validate": ("torchpipe.cli.validate", "check a config's components without building them"),
     "store": ("torchpipe.cli.store", "list, verify or prune the tokenised samples that are kept on the disk"),
 }

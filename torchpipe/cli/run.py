@@ -7,12 +7,14 @@ from pathlib import Path
 
 from torchpipe._shipped_files import configs_folder, configs_for, configs_in, recipes_folder, recipes_in
 from torchpipe._suggest import did_you_mean, listed
+from torchpipe.cli.torchtune_recipes import LEFT_OUT, SAME_AS
 from torchpipe.errors import ConfigError
 
 USAGE = """usage: torchpipe run [torchrun options] RECIPE --config CONFIG [key=value ...] [~key ...]
 
 RECIPE is a shipped recipe's name or the path of a .py file, CONFIG a shipped config's name or the path of a YAML file
-(torchpipe ls lists the names). With options before RECIPE it runs under torchrun, on several devices:
+(torchpipe ls lists the names). torchtune's names of recipes lead to the recipe that does the same. With options before
+RECIPE it runs under torchrun, on several devices:
 
   torchpipe run sft --config tiny/sft lr=1e-3
   torchpipe run --nproc_per_node 2 sft --config tiny/sft
@@ -24,15 +26,20 @@ torchpipe run --help-torchrun lists torchrun's options."""
 def find_recipe(name: str, folder: Path) -> Path:
     """The file of a recipe that is named by its path or, if there is no such file, by a shipped recipe's name.
 
+    torchtune's names of recipes lead to the recipe that does the same.
+
     Raises:
-        ConfigError: neither is there; the sentence names the nearest.
+        ConfigError: neither is there; the sentence names the nearest, or what to do instead of a recipe of torchtune's.
     """
     path = Path(name).expanduser()
     if path.is_file():
         return path
     recipes = recipes_in(folder)
-    if name.removesuffix(".py") in recipes:
-        return recipes[name.removesuffix(".py")]
+    shipped = SAME_AS.get(name.removesuffix(".py"), name.removesuffix(".py"))
+    if shipped in recipes:
+        return recipes[shipped]
+    if shipped in LEFT_OUT:
+        raise ConfigError(f"torchpipe has no recipe {name}. {LEFT_OUT[shipped]}. Shipped recipes: {listed(recipes)}.")
     beside = [str(path.parent / file.name) for file in path.parent.glob("*.py")] if path.suffix == ".py" else []
     raise ConfigError(
         f"There is no recipe {name}: no such file, and no shipped recipe of that name."

@@ -6,6 +6,7 @@ from torchpipe.config.instantiate import instantiate
 from torchpipe.config.keys import Setting, read_settings
 from torchpipe.config.log import log_config
 from torchpipe.config.parse import parse
+from torchpipe.config.torchtune_keys import adopt_torchtune_keys
 from torchpipe.config.validate import validate
 from torchpipe.errors import ConfigError, InstantiationError
 
@@ -14,6 +15,7 @@ __all__ = [
     "Configurable",
     "InstantiationError",
     "Setting",
+    "adopt_torchtune_keys",
     "instantiate",
     "log_config",
     "parse",

@@ -1,5 +1,6 @@
 """A recipe's own table of keys, held against a config."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +18,30 @@ class Setting:
     Attributes:
         default: the value where the config has none; ``...``: the config has to give one.
         at_least: the key holds a whole number, this or more.
+        above: the key holds a number, whole or not, above this; ``inf`` is one.
         can_be_null: whether null is a value too.
     """
 
     default: Any = ...
     at_least: int | None = None
+    above: float | None = None
     can_be_null: bool = False
 
     def fault_of(self, value: Any) -> str | None:
         """What is wrong with a value, as the end of a sentence; None if nothing is."""
-        if self.at_least is None or (value is None and self.can_be_null):
+        if value is None and self.can_be_null:
             return None
-        if type(value) is int and value >= self.at_least:  # True is an int too
-            return None
-        return f"Give a whole number, {self.at_least} or more{', or null to do without' if self.can_be_null else ''}."
+        or_null = ", or null to do without" if self.can_be_null else ""
+        if self.at_least is not None and not (type(value) is int and value >= self.at_least):  # True is an int too
+            return f"Give a whole number, {self.at_least} or more{or_null}."
+        if self.above is not None and not _number(value) > self.above:
+            return f"Give a number above {self.above}{or_null}."
+        return None
+
+
+def _number(value: Any) -> float:
+    """The number that a value is; NaN, which is above nothing, if it is none. YAML's own word for inf is .inf."""
+    return float(value) if type(value) in (int, float) or value == "inf" else math.nan
 
 
 def read_settings(cfg: DictConfig, table: Mapping[str, Setting]) -> DictConfig:

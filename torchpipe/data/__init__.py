@@ -34,6 +34,7 @@ from torchpipe.data.tool_calls import ToolCall
 from torchpipe.data.train_on import TrainOn
 
 if TYPE_CHECKING:
+    from torchpipe.data.collate.fixed_widths import FixedWidths
     from torchpipe.data.collate.images import padded_collate_tiled_images_and_mask
     from torchpipe.data.collate.packed import padded_collate_packed
     from torchpipe.data.collate.preference import padded_collate_dpo
@@ -45,6 +46,7 @@ __all__ = [
     "AlpacaToMessages",
     "ChatMLTemplate",
     "ChosenRejectedToMessages",
+    "FixedWidths",
     "GrammarErrorCorrectionTemplate",
     "InputOutputToMessages",
     "MaskingStrategy",
@@ -80,6 +82,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "FixedWidths": "torchpipe.data.collate.fixed_widths",
         "left_pad_sequence": "torchpipe.data.padding",
         "padded_collate": "torchpipe.data.collate.text",
         "padded_collate_dpo": "torchpipe.data.collate.preference",

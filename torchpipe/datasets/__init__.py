@@ -9,6 +9,7 @@ from torchpipe.datasets.instantiate import count_samples, describe_packing, inst
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.source_rows import describe_rows, rows_of
 from torchpipe.datasets.stored import StoredDataset
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "chat_dataset",
     "count_samples",
     "describe_packing",
+    "describe_rows",
     "grammar_dataset",
     "instantiate_dataset",
     "instruct_dataset",
+    "rows_of",
     "samsum_dataset",
     "sft_dataset",
     "slimorca_dataset",

@@ -112,7 +112,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     @property
     def first_part(self) -> PackedDataset:
         """The packs of the first shard that has any; waits for it."""
-        return self._located(0)[0]
+        return self.part_of(0)[0]
 
     def describe(self) -> str:
         """One line on the packs that are there."""
@@ -204,12 +204,12 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         """A pack; waits for its shard. A negative number waits for the whole store."""
         index = row_number(index)
-        part, place = self._located(index if index >= 0 else index + len(self))
+        part, place = self.part_of(index if index >= 0 else index + len(self))
         return part[place]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, torch.Tensor]]:
         """Several packs: what torch's ``DataLoader`` asks for."""
-        places = [self._located(row_number(index)) for index in indices]
+        places = [self.part_of(row_number(index)) for index in indices]
         parts = {id(part): part for part, _ in places}
         read = {
             key: iter(part.__getitems__([place for one, place in places if one is part])) for key, part in parts.items()
@@ -229,7 +229,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     def _num_packs(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def _located(self, pack: int) -> tuple[PackedDataset, int]:
+    def part_of(self, pack: int) -> tuple[PackedDataset, int]:
         """The packs of a pack's shard, and its number there."""
         while pack >= self._num_packs:
             if len(self._ends) == self.num_shards:

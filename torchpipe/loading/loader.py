@@ -152,6 +152,12 @@ class StepLoader:
         epoch, step = self._position
         return epoch * len(self.steps) + step if epoch else step
 
+    @property
+    def ended_epoch(self) -> int | None:
+        """The epoch that ended with the step that was given out last; None: there are more steps of it, or none yet."""
+        epoch, step = self._position
+        return epoch - 1 if epoch and step == 0 else None
+
     def describe(self) -> str:
         """One line: how the packs of a step go to ranks and micro-batches."""
         sampler, num_packs = self._sampler, self.steps.global_batch_size
@@ -252,6 +258,17 @@ class StepLoader:
             trained_tokens=trained,
             trained_weight=weight,
         )
+
+    def packs_of(self, step: Step) -> list[list[int]]:
+        """The numbers of the packs of each of this rank's micro-batches of a step; -1 is a padding pack.
+
+        For errors that name rows (:func:`torchpipe.datasets.describe_rows`): it is worked out when it is asked for.
+        """
+        sampler = self._sampler
+        layout = self.steps.layout(
+            step.epoch, step.number, world_size=sampler.world_size, batch_size=sampler.batch_size
+        )
+        return layout[sampler.rank].tolist()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the step that was given out last, see

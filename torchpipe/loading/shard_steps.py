@@ -239,10 +239,14 @@ def steps_of(
     seed: int = 0,
     shuffle: bool = True,
     balance: Balance = "within_step",
+    max_steps: int | None = None,
 ) -> GlobalSteps | ShardSteps:
     """The steps of a data set: as far as they are known where its packs are finished shard by shard, else all of them.
 
     The arguments are those of :meth:`GlobalSteps.of <torchpipe.loading.GlobalSteps.of>`.
+
+    Raises:
+        ConfigError: ``max_steps`` is given, and it isn't known yet how many steps an epoch has.
     """
     options: dict[str, Any] = {
         "global_batch_size": global_batch_size,
@@ -250,4 +254,11 @@ def steps_of(
         "shuffle": shuffle,
         "balance": balance,
     }
-    return ShardSteps(dataset, **options) if hasattr(dataset, "packs_of") else GlobalSteps.of(dataset, **options)
+    if not hasattr(dataset, "packs_of"):
+        return GlobalSteps.of(dataset, max_steps=max_steps, **options)
+    if max_steps is not None:
+        raise ConfigError(
+            f"max_steps is {max_steps}, of an epoch, and the rows are tokenised while they are trained on: how many "
+            "steps an epoch has is known late. Limit the steps of the whole run, or leave start: by_shard out."
+        )
+    return ShardSteps(dataset, **options)

@@ -27,6 +27,7 @@ class GlobalSteps:
         costs: int64 [packs]: what each pack costs to train on, in any unit; None: all the same.
         pack_lens: int64 [packs]: the length of each pack; those of one step are equal. None: all have one length.
         plan: what tells these packs from others, where that is known (a plan's fingerprint).
+        max_steps: of an epoch: later ones are left out, others in each epoch where packs are shuffled; None: all.
 
     Raises:
         ConfigError: a number is not possible, or the arrays don't have one entry a pack.
@@ -46,6 +47,7 @@ class GlobalSteps:
     costs: np.ndarray | None = None
     pack_lens: np.ndarray | None = None
     plan: str = ""
+    max_steps: int | None = None
     _num_steps: int = field(default=0, init=False, repr=False)
     # The epoch that was asked for last and its steps: the packs in order, and where each step starts (steps + 1).
     _kept: tuple[int, tuple[np.ndarray, np.ndarray] | None] = field(default=(0, None), init=False, repr=False)
@@ -53,8 +55,10 @@ class GlobalSteps:
     def __post_init__(self) -> None:
         if self.num_packs == 0:
             raise ConfigError("There is nothing to train on: the data set is empty, or no row of it was kept.")
-        for name, least in (("num_packs", 1), ("global_batch_size", 1), ("seed", 0)):
+        for name, least in (("num_packs", 1), ("global_batch_size", 1), ("seed", 0), ("max_steps", 1)):
             value = getattr(self, name)
+            if name == "max_steps" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
         check_balance(self.balance)
@@ -77,7 +81,8 @@ class GlobalSteps:
         sizes = (
             [self.num_packs] if self.pack_lens is None else np.unique(self.pack_lens, return_counts=True)[1].tolist()
         )
-        object.__setattr__(self, "_num_steps", sum(-(-size // self.global_batch_size) for size in sizes))
+        num_steps = sum(-(-size // self.global_batch_size) for size in sizes)
+        object.__setattr__(self, "_num_steps", min(num_steps, self.max_steps or num_steps))
 
     @classmethod
     def of(
@@ -88,6 +93,7 @@ class GlobalSteps:
         seed: int = 0,
         shuffle: bool = True,
         balance: Balance = "within_step",
+        max_steps: int | None = None,
     ) -> "GlobalSteps":
         """The steps of a map-style data set.
 
@@ -104,6 +110,7 @@ class GlobalSteps:
             costs=getattr(dataset, "costs", getattr(dataset, "lengths", None)),
             pack_lens=getattr(dataset, "pack_lens", None),
             plan=plan if isinstance(plan, str) else "",
+            max_steps=max_steps,
         )
 
     def __len__(self) -> int:
@@ -143,8 +150,8 @@ class GlobalSteps:
             step: of the epoch, from 0 on.
         """
         order, starts = self._steps_of(epoch)
-        if not 0 <= step < len(starts) - 1:
-            raise IndexError(f"Step {step} of epoch {epoch} was asked for, and it has {len(starts) - 1} steps.")
+        if not 0 <= step < self._num_steps:
+            raise IndexError(f"Step {step} of epoch {epoch} was asked for, and it has {self._num_steps} steps.")
         return order[starts[step] : starts[step + 1]]
 
     def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
@@ -176,6 +183,7 @@ class GlobalSteps:
             "seed": self.seed,
             "shuffle": self.shuffle,
             "balance": self.balance,
+            **({} if self.max_steps is None else {"max_steps": self.max_steps}),
         }
 
     def _groups(self, order: np.ndarray) -> list[np.ndarray]:

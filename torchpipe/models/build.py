@@ -39,6 +39,7 @@ def build_decoder(config: DecoderConfig) -> TransformerDecoder:
         norm=RMSNorm(config.embed_dim, eps=config.norm_eps),
         output=TiedLinear(tok_embeddings) if tied else nn.Linear(config.embed_dim, config.vocab_size, bias=False),
     )
+    model.config = config
     init_weights(model)
     return model
 
@@ -89,6 +90,7 @@ def _layer(config: DecoderConfig, rope: RotaryPositionalEmbeddings) -> Transform
         output_proj=nn.Linear(q_dim, dim, bias=False),
         pos_embeddings=rope,
         max_seq_len=config.max_seq_len,
+        attn_dropout=config.attn_dropout,
     )
     feed_forward = FeedForward(
         gate_proj=nn.Linear(dim, config.intermediate_dim, bias=False),

@@ -51,9 +51,10 @@ class DecoderConfig:
         rope_scaling: how those are slowed down for a longer context; None leaves them.
         norm_eps: added to the mean square in each norm.
         tied_embeddings: whether the output projection is the token embedding's weight.
+        attn_dropout: probability of dropping an attention weight in training.
 
     Raises:
-        ConfigError: a size is not positive, or two of them don't divide.
+        ConfigError: a size is not positive, two of them don't divide, or the dropout is outside [0, 1].
 
     >>> DecoderConfig(vocab_size=100, num_layers=1, num_heads=4, num_kv_heads=2, embed_dim=64, intermediate_dim=128,
     ...               max_seq_len=32, rope_base=10_000.0).features_per_head
@@ -72,12 +73,15 @@ class DecoderConfig:
     rope_scaling: RopeScaling | None = None
     norm_eps: float = 1e-5
     tied_embeddings: bool = False
+    attn_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name not in ("rope_scaling", "tied_embeddings") and value is not None:
+            if field.name not in ("rope_scaling", "tied_embeddings", "attn_dropout") and value is not None:
                 _check_positive(field.name, value)
+        if not 0.0 <= self.attn_dropout <= 1.0:
+            raise ConfigError(f"attn_dropout is {self.attn_dropout}. Give a probability between 0 and 1.")
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 f"num_heads is {self.num_heads} and num_kv_heads is {self.num_kv_heads}. Query heads share key/value "

@@ -6,6 +6,7 @@ import torch
 
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.modules import TransformerDecoder
+from torchpipe.modules.kv_cache import own_kv_caches
 
 
 def generate(
@@ -19,8 +20,8 @@ def generate(
 ) -> list[int]:
     """The ids that follow the prompt, without the prompt; a stop token, when one comes, is the last of them.
 
-    Every step reads the whole sequence again, which suits small models and short replies. The model runs in eval mode
-    without gradients, and is left as it was found.
+    The prompt is read once, then every step reads one token, with key/value caches of its own. The model runs in eval
+    mode without gradients, and is left as it was found: caches that it has are neither read nor written.
 
     Args:
         model: returns logits, or can (``skip_output_layer`` is set aside meanwhile).
@@ -41,7 +42,8 @@ def generate(
             f"The prompt has {len(prompt_tokens)} tokens, and the model's max_seq_len is {model.max_seq_len}. "
             f"Give between 1 and {model.max_seq_len - 1} tokens."
         )
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
+    device = weight.device
     generator = None if seed is None else torch.Generator(device).manual_seed(seed)
     was_training = [(module, module.training) for module in model.modules()]
     skipped_output_layer = model.skip_output_layer
@@ -50,10 +52,15 @@ def generate(
     model.eval()
     model.skip_output_layer = False
     try:
-        with torch.no_grad():
+        with (
+            torch.no_grad(),
+            own_kv_caches(model, device=device, batch_size=1, dtype=weight.dtype, decoder_max_seq_len=last),
+        ):
+            unread = tokens
             while len(tokens) < last:
-                logits = model(torch.tensor([tokens], device=device))[0, -1].float()
-                tokens.append(_next_token(logits, temperature, generator))
+                logits = model(torch.tensor([unread], device=device))[0, -1].float()
+                unread = [_next_token(logits, temperature, generator)]
+                tokens += unread
                 if tokens[-1] in stop_token_ids:
                     break
     finally:

@@ -1,11 +1,16 @@
 """Llama 3: model sizes and the tokenizer."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.train_on import TrainOnLike
 from torchpipe.models.build import build_decoder
 from torchpipe.models.config import DecoderConfig
+from torchpipe.models.llama import llama, lora_llama
+from torchpipe.models.lora import build_lora_decoder
+from torchpipe.modules import TransformerDecoder
 from torchpipe.tokenizers import (
     LLAMA3,
     ChatFormat,
@@ -42,11 +47,49 @@ LLAMA3_70B = DecoderConfig(
     norm_eps=1e-5,
 )
 
+
+def lora_llama3_of(
+    config: DecoderConfig,
+    lora_attn_modules: Sequence[str],
+    apply_lora_to_mlp: bool = False,
+    apply_lora_to_output: bool = False,
+    lora_rank: int = 8,
+    lora_alpha: float = 16,
+    lora_dropout: float = 0.0,
+    quantize_base: bool = False,
+    use_dora: bool = False,
+) -> TransformerDecoder:
+    """As :func:`~torchpipe.models.lora.build_lora_decoder`, with the last two arguments in torchtune's order."""
+    return build_lora_decoder(
+        config,
+        lora_attn_modules,
+        apply_lora_to_mlp,
+        apply_lora_to_output,
+        lora_rank,
+        lora_alpha,
+        lora_dropout,
+        use_dora,
+        quantize_base,
+    )
+
+
+llama3 = partial(llama, scale_factor=None)
+"""Builds a Llama 3 of any size; see :func:`~torchpipe.models.llama.llama`."""
+
+lora_llama3 = partial(lora_llama, scale_factor=None)
+"""Builds a Llama 3 of any size with adapters; see :func:`~torchpipe.models.llama.lora_llama`."""
+
 llama3_8b = partial(build_decoder, LLAMA3_8B)
 """Builds Llama 3 8B with fresh weights."""
 
 llama3_70b = partial(build_decoder, LLAMA3_70B)
 """Builds Llama 3 70B with fresh weights."""
+
+lora_llama3_8b = partial(lora_llama3_of, LLAMA3_8B)
+"""Builds Llama 3 8B with adapters; see :func:`~torchpipe.models.lora.build_lora_decoder`."""
+
+lora_llama3_70b = partial(lora_llama3_of, LLAMA3_70B)
+"""Builds Llama 3 70B with adapters; see :func:`~torchpipe.models.lora.build_lora_decoder`."""
 
 
 class Llama3Tokenizer(FamilyTokenizer):
@@ -106,3 +149,6 @@ def llama3_tokenizer(
     return Llama3Tokenizer(
         path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )
+
+
+__getattr__ = refusing(__name__)

@@ -3,11 +3,15 @@
 from dataclasses import replace
 from functools import partial
 
+from torchpipe._not_yet import refusing
 from torchpipe.models.build import build_decoder
-from torchpipe.models.config import DecoderConfig, RopeScaling
-from torchpipe.models.llama3 import LLAMA3_8B, LLAMA3_70B
+from torchpipe.models.config import DecoderConfig
+from torchpipe.models.llama import llama, lora_llama, rope_scaling
+from torchpipe.models.llama3 import LLAMA3_8B, LLAMA3_70B, lora_llama3_of
+from torchpipe.models.lora import build_lora_decoder
+from torchpipe.modules import Llama3ScaledRoPE as Llama3ScaledRoPE  # where torchtune has it too
 
-LLAMA3_1_ROPE_SCALING = RopeScaling(scale_factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, old_context_len=8192)
+LLAMA3_1_ROPE_SCALING = rope_scaling(8.0)
 
 # https://huggingface.co/meta-llama/Llama-3.1-8B/blob/main/config.json
 LLAMA3_1_8B = replace(LLAMA3_8B, max_seq_len=131_072, rope_scaling=LLAMA3_1_ROPE_SCALING)
@@ -29,6 +33,12 @@ LLAMA3_1_405B = DecoderConfig(
     rope_scaling=LLAMA3_1_ROPE_SCALING,
 )
 
+llama3_1 = partial(llama, scale_factor=8.0)
+"""Builds a Llama 3.1 of any size; see :func:`~torchpipe.models.llama.llama`."""
+
+lora_llama3_1 = partial(lora_llama, scale_factor=8.0)
+"""Builds a Llama 3.1 of any size with adapters; see :func:`~torchpipe.models.llama.lora_llama`."""
+
 llama3_1_8b = partial(build_decoder, LLAMA3_1_8B)
 """Builds Llama 3.1 8B with fresh weights."""
 
@@ -37,3 +47,14 @@ llama3_1_70b = partial(build_decoder, LLAMA3_1_70B)
 
 llama3_1_405b = partial(build_decoder, LLAMA3_1_405B)
 """Builds Llama 3.1 405B with fresh weights."""
+
+lora_llama3_1_8b = partial(build_lora_decoder, LLAMA3_1_8B)
+"""Builds Llama 3.1 8B with adapters; see :func:`~torchpipe.models.lora.build_lora_decoder`."""
+
+lora_llama3_1_70b = partial(build_lora_decoder, LLAMA3_1_70B)
+"""Builds Llama 3.1 70B with adapters; see :func:`~torchpipe.models.lora.build_lora_decoder`."""
+
+lora_llama3_1_405b = partial(lora_llama3_of, LLAMA3_1_405B)
+"""Builds Llama 3.1 405B with adapters; see :func:`~torchpipe.models.lora.build_lora_decoder`."""
+
+__getattr__ = refusing(__name__)

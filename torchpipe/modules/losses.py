@@ -117,11 +117,10 @@ class LinearCrossEntropyLoss(nn.Module):
             ConfigError: ``model.output`` is more than a product with one weight, so the loss can't stand in for it.
         """
         output: Any = getattr(model, "output", None)
-        is_linear = isinstance(output, nn.Linear) and type(output).forward is nn.Linear.forward and output.bias is None
-        if not isinstance(output, TiedLinear) and not is_linear:
+        if not plain_projection(output):
             raise ConfigError(
                 f"model.output is {output}. The loss multiplies by its weight alone: use nn.Linear without a bias or "
-                "TiedLinear there, or compute the loss from the model's logits."
+                "TiedLinear there, or torchpipe.modules.loss.CEWithChunkedOutputLoss, which takes any module."
             )
         # A tuple hides the module from nn.Module's registration: the model stays the weight's owner.
         self._output = (output,)
@@ -151,6 +150,12 @@ class LinearCrossEntropyLoss(nn.Module):
             ignore_index=self.ignore_index,
             num_chunks=self.num_output_chunks,
         )
+
+
+def plain_projection(output: Any) -> bool:
+    """Whether a model's output projection is a product with its ``weight`` [v, d], and nothing more."""
+    is_linear = isinstance(output, nn.Linear) and type(output).forward is nn.Linear.forward and output.bias is None
+    return is_linear or isinstance(output, TiedLinear)
 
 
 def _rows_per_chunk(num_rows: int, weight: torch.Tensor, num_chunks: int) -> int:

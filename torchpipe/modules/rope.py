@@ -38,8 +38,11 @@ class RotaryPositionalEmbeddings(nn.Module):
         self.register_buffer("cache", self._cosines_and_sines(None), persistent=False)
 
     def rope_init(self) -> None:
-        """Computes the cache again, on the device where it is. Needed only after writing over the cache."""
-        self.cache = self._cosines_and_sines(self.cache.device)
+        """Computes the cache again where it is; a cache on meta, on torch's current device.
+
+        Loading weights into a model built on meta needs no call: ``to_empty`` and the first use compute the cache too.
+        """
+        self.cache = self._cosines_and_sines(None if self.cache.is_meta else self.cache.device)
 
     def forward(self, x: torch.Tensor, *, input_pos: torch.Tensor | None = None) -> torch.Tensor:
         """The rotated features, in the shape and type of ``x``.
@@ -52,6 +55,8 @@ class RotaryPositionalEmbeddings(nn.Module):
             DataError: a position is negative, or ``max_seq_len`` or more (found on the CPU; a CUDA device stops with
                 its own index assertion).
         """
+        if self.cache.is_meta and not x.is_meta:  # weights took the place of meta ones by assignment
+            self.cache = self._cosines_and_sines(x.device)
         if input_pos is None:
             if x.shape[1] > self.max_seq_len:
                 raise DataError(self._too_far(x.shape[1] - 1))
@@ -102,23 +107,23 @@ class Llama3ScaledRoPE(RotaryPositionalEmbeddings):
     ``apply_scaling`` in https://github.com/meta-llama/llama-models/blob/main/models/llama3/model.py.
 
     Args:
-        head_dim: features of a head; even.
+        dim: features of a head; even.
         max_seq_len: positions that are cached; larger ones are refused.
-        base: sets the slowest rotation before scaling.
+        base: sets the slowest rotation before scaling; 500,000 in every Llama of this kind.
         scale_factor: what low frequencies are divided by.
         low_freq_factor: turns within the old context up to which a frequency is low.
         high_freq_factor: turns within the old context from which a frequency is kept.
         old_context_len: tokens of the context first trained on.
 
     Raises:
-        ConfigError: ``head_dim`` is odd, or the factors leave no room between low and high.
+        ConfigError: ``dim`` is odd, or the factors leave no room between low and high.
     """
 
     def __init__(
         self,
-        head_dim: int,
-        max_seq_len: int = 131_072,
-        base: float = 500_000,
+        dim: int,
+        max_seq_len: int = 4096,
+        base: float = 10_000,
         scale_factor: float = 8.0,
         low_freq_factor: float = 1.0,
         high_freq_factor: float = 4.0,
@@ -134,7 +139,7 @@ class Llama3ScaledRoPE(RotaryPositionalEmbeddings):
         self.low_freq_factor = low_freq_factor
         self.high_freq_factor = high_freq_factor
         self.old_context_len = old_context_len
-        super().__init__(head_dim, max_seq_len, base)
+        super().__init__(dim, max_seq_len, base)
 
     def _frequencies(self, device: torch.device | None) -> torch.Tensor:
         frequencies = super()._frequencies(device)

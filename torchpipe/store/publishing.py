@@ -4,12 +4,12 @@ import errno
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from torchpipe._publishing import beside, replace_folder, sync
 from torchpipe.errors import StoreError
 
 TEMPORARY = ".tmp"
@@ -34,15 +34,15 @@ def published_folder(folder: Path) -> Iterator[Path]:
     Raises:
         StoreError: it can't be written; says why and what to do.
     """
-    temporary = _beside(folder)
+    temporary = beside(folder, TEMPORARY)
     try:
         with writing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
             yield temporary
-            _sync(temporary)
-            _replace_folder(temporary, folder)
-            _sync(folder.parent)
+            sync(temporary)
+            replace_folder(temporary, folder)
+            sync(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -54,13 +54,13 @@ def publish_json(path: Path, value: Mapping[str, Any]) -> bytes:
         StoreError: it can't be written; says why and what to do.
     """
     content = json_bytes(value)
-    temporary = _beside(path)
+    temporary = beside(path, TEMPORARY)
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(temporary, content)
             os.replace(temporary, path)
-            _sync(path.parent)
+            sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -94,26 +94,3 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         why = _WHY.get(error.errno or 0, f"{error.strerror or error}. Choose another cache_dir if it can't be mended")
         raise StoreError(f"{path} can't be written: {why}.") from error
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
-
-
-def _replace_folder(temporary: Path, folder: Path) -> None:
-    if not folder.exists():
-        os.replace(temporary, folder)
-        return
-    # A folder can't be replaced while it holds files, so the old one steps aside first.
-    aside = _beside(folder)
-    os.replace(folder, aside)
-    os.replace(temporary, folder)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

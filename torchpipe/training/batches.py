@@ -8,24 +8,39 @@ from typing import Any
 import torch
 
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.collate.fixed_widths import FixedWidths
 from torchpipe.data.collate.packed import padded_collate_packed
 from torchpipe.errors import ConfigError
 
 
 def collater(
-    sample: Mapping[str, Any], model: Any, collate_fn: Callable[..., Any], *, padding_idx: int
+    sample: Mapping[str, Any],
+    model: Any,
+    collate_fn: Callable[..., Any],
+    *,
+    padding_idx: int,
+    widest: int | None = None,
 ) -> Callable[[list[Any]], Any]:
     """The function that makes batches of samples like ``sample`` for ``model``.
 
     Packed samples (they have ``seq_lens``) go to ``padded_collate_packed``, with the kind of mask that the model names
     in ``packed_mask`` (dense where it names none). Others go to ``collate_fn``, which is given ``padding_idx`` and
     ``ignore_idx`` where it takes them.
+
+    Args:
+        sample: one of the samples.
+        widest: tokens of the longest sample: batches that are not packed then have one of a few widths, see
+            :class:`~torchpipe.data.FixedWidths`. None: each is as wide as its longest sample.
+
+    Raises:
+        ConfigError: ``widest`` is given, and ``collate_fn`` can't pad to a width.
     """
     if "seq_lens" in sample:
         return partial(padded_collate_packed, mask=getattr(model, "packed_mask", "dense"))
     parameters = inspect.signature(collate_fn).parameters
     known = {"padding_idx": padding_idx, "ignore_idx": IGNORE_INDEX}
-    return partial(collate_fn, **{name: value for name, value in known.items() if name in parameters})
+    collate = partial(collate_fn, **{name: value for name, value in known.items() if name in parameters})
+    return collate if widest is None else FixedWidths(collate, max_seq_len=widest)
 
 
 def to_device(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -14,10 +14,10 @@ from torch import nn
 from torch.distributed.rendezvous import rendezvous
 
 from torchpipe.errors import ConfigError, DistributedError
+from torchpipe.training.rank import get_world_size_and_rank
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _BUCKET_BYTES = 64 * 2**20
-_ENVIRONMENT = (("RANK", "0"), ("WORLD_SIZE", "1"))  # what torchrun sets, and this process alone
 
 
 class Ranks:
@@ -47,7 +47,7 @@ class Ranks:
     """
 
     def __init__(self, device: str = "cpu", *, timeout: timedelta = timedelta(minutes=10)) -> None:
-        self.rank, self.world_size = (int(os.environ.get(name, default)) for name, default in _ENVIRONMENT)
+        self.world_size, self.rank = get_world_size_and_rank()
         self.device = torch.device(device)
         self._timeout = timeout
         self._store: Any = None
@@ -123,6 +123,21 @@ class Ranks:
             timeout=self._timeout,
         )
         self._joined = True
+
+    def of_first(self, name: str, choose: Callable[[], int]) -> int:
+        """A number that rank 0 chooses, on every rank; also before :meth:`join`.
+
+        Args:
+            name: what is chosen; once in a run.
+
+        >>> Ranks().of_first("seed", lambda: 7)
+        7
+        """
+        if self._store is None:
+            return choose()
+        if self.is_first:
+            self._store.set(_key(name, "of rank 0"), str(choose()))
+        return int(self._store.get(_key(name, "of rank 0")))
 
     def meet(self, *flags: bool) -> list[int]:
         """How many ranks gave each flag, once every rank has called this, however long that takes.

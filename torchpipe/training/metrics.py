@@ -4,7 +4,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,14 +26,26 @@ class TrainingLog:
         path: the JSON lines file. Lines of steps up to ``done_steps`` are kept, later ones are written anew.
         num_steps: steps of the whole run, None while that isn't known (see :meth:`expect`); done_steps: those that an
             earlier process did and saved.
-        every: steps between printed lines, where there is no terminal.
+        every: steps between printed lines, where there is no terminal, and between those of ``metric_logger``.
         silent: report nothing and touch no file, for ranks beside the first.
+        metric_logger: makes a logger (see :mod:`torchpipe.training.metric_logging`), or None; called on entering.
+        config: what is given to the logger's ``log_config``.
 
     Raises (on entering):
         CheckpointError: another process has the file open.
     """
 
-    def __init__(self, path: Path, *, num_steps: int | None, done_steps: int, every: int, silent: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        num_steps: int | None,
+        done_steps: int,
+        every: int,
+        silent: bool = False,
+        metric_logger: Callable[[], Any] = lambda: None,
+        config: Any = None,
+    ) -> None:
         self._silent = silent
         if not silent:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +53,7 @@ class TrainingLog:
         self._path, self._done_steps = path, done_steps
         self._num_steps = num_steps
         self._every = max(1, every)
+        self._make_logger, self._config, self._logger = metric_logger, config, None
         self._trained_tokens = 0
         self._clock = time.perf_counter()
         self._bar = Progress(
@@ -67,6 +80,9 @@ class TrainingLog:
         rewritten = self._path.with_suffix(".tmp")
         rewritten.write_text("".join(kept), encoding="utf-8")
         rewritten.replace(self._path)
+        self._logger = self._make_logger()
+        if self._logger is not None:
+            self._logger.log_config(self._config)
         self._file = self._path.open("a", encoding="utf-8")
         self._clock = time.perf_counter()
         self._bar.start()
@@ -79,6 +95,8 @@ class TrainingLog:
             return
         self._bar.stop()
         self._file.close()
+        if self._logger is not None:
+            self._logger.close()
         self._lock.release()
         if kind is KeyboardInterrupt:
             print("interrupted: resume=true goes on from the newest checkpoint", file=sys.stderr, flush=True)
@@ -88,13 +106,16 @@ class TrainingLog:
         self._num_steps = num_steps
         self._bar.update(self._task, total=num_steps)
 
-    def step(self, step: int, *, loss: float, tokens: int, trained_tokens: int) -> None:
+    def step(
+        self, step: int, *, loss: float, tokens: int, trained_tokens: int, more: Mapping[str, float] | None = None
+    ) -> None:
         """Reports one optimizer step.
 
         Args:
             step: counted from 1.
             loss: per trained token.
             tokens: positions in the step's batches, padding included; trained_tokens: those with a label.
+            more: other numbers by name.
         """
         if self._silent:
             return
@@ -102,7 +123,10 @@ class TrainingLog:
         seconds, self._clock = now - self._clock, now
         self._trained_tokens += trained_tokens
         rate = tokens / max(seconds, 1e-9)
-        self._write({"step": step, "loss": loss, "tokens_per_second": round(rate), "trained_tokens": trained_tokens})
+        measured = {"loss": loss, **(more or {}), "tokens_per_second": round(rate), "trained_tokens": trained_tokens}
+        self._write({"step": step, **measured})
+        if self._logger is not None and step % self._every == 0:
+            self._logger.log_dict(measured, step=step)
         numbers = f"loss {loss:.3f}  {rate:,.0f} tokens/s  {self._trained_tokens:,} trained tokens so far"
         self._bar.update(self._task, completed=step, numbers=numbers)
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
@@ -113,6 +137,8 @@ class TrainingLog:
         if self._silent:
             return
         self._write({"step": step, "held_out_loss": loss})
+        if self._logger is not None:
+            self._logger.log("held_out_loss", loss, step=step)
         text = f"{self._place(step)}  held-out loss {loss:.3f}"
         if self._bar.disable:
             print(text, flush=True)

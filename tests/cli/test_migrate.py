@@ -1,0 +1,104 @@
+"""``torchpipe migrate``: the same file with other names, and every difference said."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from torchpipe.cli.main import main
+from torchpipe.cli.migrate import migrate, renamed_text, write
+from torchpipe.errors import SourceError
+
+OLD = """\
+# tune run lora_finetune_single_device --config mine   (torchtune.models in a comment stays)
+output_dir: /tmp/torchtune/mine  # your folder
+
+model:
+    _component_: "torchtune.models.llama3_2.lora_llama3_2_1b"
+    lora_attn_modules: ['q_proj',   'v_proj']
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, path: /tmp/torchtune.model}
+dataset: &rows
+    _component_: torchtune.datasets.alpaca_cleaned_dataset
+dataset_val: *rows
+optimizer: {_component_: torch.optim.AdamW, lr: 3e-4}
+loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
+collate_fn: torchtune.data.padded_collate_sft
+"""
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A config of torchtune's in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "old.yaml"
+    file.write_text(OLD)
+    return file
+
+
+def test_only_names_change_and_each_once() -> None:
+    new, renamed = renamed_text(OLD)
+    kept = ["# tune run", "(torchtune.models in", "/tmp/torchtune/mine", "/tmp/torchtune.model"]
+    assert all(text in new for text in kept)
+    assert [line for line, _ in renamed] == [5, 7, 9, 12, 13]
+    changed = [(a, b) for a, b in zip(OLD.splitlines(), new.splitlines(), strict=True) if a != b]
+    assert len(changed) == 5
+    assert all(a.replace("torchtune.", "torchpipe.").split("path")[0] == b.split("path")[0] for a, b in changed)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_bytes_that_are_no_names_stay(tmp_path: Path, newline: str) -> None:
+    text = OLD.replace("\n", newline).replace("your folder", "Größe, 数")
+    (tmp_path / "old.yaml").write_bytes(text.encode())
+    assert migrate(tmp_path / "old.yaml").text == renamed_text(text)[0]
+    assert renamed_text(text)[0].count(newline) == text.count(newline)
+
+
+def test_a_config_that_fits_is_written_and_said_to_train(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "old.yaml", "-o", "new/mine.yaml"]) == 0
+    told = capsys.readouterr().out
+    assert "new/mine.yaml: 5 names begin with torchpipe now; all else is as it was." in told
+    assert "  line 5: torchpipe.models.llama3_2.lora_llama3_2_1b\n" in told
+    assert told.endswith("It trains: torchpipe run sft --config new/mine.yaml\n")
+    written = yaml.safe_load((old.parent / "new" / "mine.yaml").read_text())
+    assert written["model"]["_component_"] == "torchpipe.models.llama3_2.lora_llama3_2_1b"
+
+
+def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = OLD.replace("lora_llama3_2_1b", "qlora_llama3_2_1b").replace("alpaca_cleaned", "preference")
+    more = "optimizer_in_bwd: True\nresume_from_checkpoint: False\nkd_ratio: 0.5\nbatchsize: 3\nepochs: 0\nseed: null\n"
+    old.write_text(text + more)
+    assert main(["migrate", "old.yaml"]) == 1
+    told = capsys.readouterr().out
+    for sentence in (
+        "resume_from_checkpoint: It is read as resume",
+        "optimizer_in_bwd is left out. The optimizer steps after the backward pass",
+        "kd_ratio can't be used here. Knowledge distillation is not here",
+        "epochs is 0. Give a whole number, 1 or more.",
+        "batchsize is not a key of recipe sft. Did you mean 'batch_size'?",
+        "torchpipe has no torchpipe.models.llama3_2.qlora_llama3_2_1b yet. It keeps the base weights in 4 bits",
+        "torchpipe has no torchpipe.datasets.preference_dataset yet. It reads pairs",
+    ):
+        assert sentence in told
+    assert (old.parent / "old.torchpipe.yaml").is_file()
+
+
+def test_a_file_that_exists_stays_unless_forced(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "old.yaml", "-o", "old.yaml"]) == 1
+    assert "old.yaml exists already and is left as it is" in capsys.readouterr().err
+    assert old.read_text() == OLD
+    assert main(["migrate", "old.yaml", "-o", "old.yaml", "--force"]) == 0
+    assert old.read_text() == renamed_text(OLD)[0]
+
+
+@pytest.mark.parametrize(("text", "sentence"), [("a: [", "line 1"), ("", "the file is empty"), ("- 1", "holds a list")])
+def test_a_file_that_is_no_config_is_one_sentence(
+    old: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+) -> None:
+    old.write_text(text)
+    assert main(["migrate", "old.yaml"]) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_place_that_can_not_be_written_is_one_sentence(old: Path) -> None:
+    with pytest.raises(SourceError, match=r"old.yaml/new.yaml can't be written"):
+        write("text", "old.yaml/new.yaml", force=False)

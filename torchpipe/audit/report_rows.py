@@ -1,0 +1,30 @@
+"""What became of a data set's rows, in the lines that a run prints before it trains."""
+
+from typing import Any
+
+from torchpipe.data.ledger import SampleCounts
+from torchpipe.datasets import count_samples, describe_packing
+from torchpipe.errors import ConfigError
+
+
+def report_rows(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | None:
+    """The counts of a data set's rows, after printing them; None where they are not known.
+
+    Counting reads every row once, so that errors of rows show before training.
+
+    Args:
+        name: what the rows are called.
+        dataset: of samples or packs.
+        check_rows: False counts only where the counts are kept already.
+
+    Raises:
+        ConfigError: no token of the rows is trained.
+        Exception: a bad row's own error, which names it.
+    """
+    counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
+    print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
+    if packing := describe_packing(dataset):
+        print(f"{name}, packed: {packing}", flush=True)
+    if counts and counts.trained_tokens == 0:
+        raise ConfigError(f"{name}: no token is trained. Check masking_strategy, and max_seq_len where rows were cut.")
+    return counts

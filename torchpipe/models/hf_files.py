@@ -1,0 +1,142 @@
+"""Which safetensors files a folder's weights lie in, and what those files hold."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from torchpipe._suggest import did_you_mean
+from torchpipe.errors import CheckpointError
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+_PICKLED = (".bin", ".pt", ".pth")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTensors:
+    """Tensors in open files.
+
+    Attributes:
+        shapes: of every tensor, by name.
+        read: gives the tensor of a name, in the type that it is stored in.
+    """
+
+    shapes: Mapping[str, list[int]]
+    read: Callable[[str], torch.Tensor]
+
+
+def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
+    """Names of the files that hold a folder's weights.
+
+    Args:
+        folder: may hold an index, which says for each tensor in which file it lies.
+        files: the names that the caller expects; None takes the index's, or the single file's.
+
+    Raises:
+        CheckpointError: there is no folder or no such file, or the index names others.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no folder. Give the folder that holds {SINGLE_FILE} or its shards.")
+    indexed = sorted(set(read_index(folder).values()))
+    if files is None:
+        files = indexed or [SINGLE_FILE]
+    pickled = [name for name in files if name.endswith(_PICKLED)]
+    missing = [name for name in files if not (folder / name).is_file()]
+    found = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    if pickled or (missing and not any(name.endswith(".safetensors") for name in found)):
+        held = pickled or [name for name in found if name.endswith(_PICKLED)]
+        raise CheckpointError(
+            f"{folder} has its weights in {_names(held)}, and only safetensors are read. Write them anew with "
+            "transformers: AutoModelForCausalLM.from_pretrained(folder).save_pretrained(new_folder)."
+            if held
+            else f"{folder} holds no safetensors file. Give the folder that holds {SINGLE_FILE} or its shards."
+        )
+    if missing:
+        by = f"{INDEX_FILE} names" if set(missing) <= set(indexed) else "The list of files has"
+        raise CheckpointError(
+            f"{by} {_names(missing)}, and {folder} has no such file{'s' * (len(missing) > 1)}."
+            f"{did_you_mean(missing[0], set(found) - set(files), cutoff=0.8)} Fetch the whole checkpoint again."
+        )
+    if indexed and sorted(set(files)) != indexed:
+        unlisted, unknown = sorted(set(indexed) - set(files)), sorted(set(files) - set(indexed))
+        parts = [f"{words} {_names(names)}" for words, names in (("lacks", unlisted), ("adds", unknown)) if names]
+        raise CheckpointError(
+            f"The list of files and {folder / INDEX_FILE} disagree: the list {' and '.join(parts)}. List the files "
+            "that the index names."
+        )
+    return sorted(set(files))
+
+
+def read_index(folder: Path) -> dict[str, str]:
+    """For each tensor the file that it lies in, as the folder's index says; empty without an index.
+
+    Raises:
+        CheckpointError: the index can't be read.
+    """
+    path = folder / INDEX_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): str(file) for name, file in content["weight_map"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} can't be read as an index of safetensors files ({type(error).__name__}: {error}). "
+            "Fetch it from the model's publisher again."
+        ) from error
+
+
+@contextmanager
+def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[StoredTensors]:
+    """The tensors of a folder's files, open while the block runs. The files are memory-mapped, not read as a whole.
+
+    Arguments as for :func:`weight_files`.
+
+    Raises:
+        CheckpointError: a file is missing, cut off or no safetensors file; two files hold the same tensor; or the index
+            and the files disagree.
+    """
+    index = read_index(folder)
+    handles: dict[str, Any] = {}
+    file_of: dict[str, str] = {}
+    shapes: dict[str, list[int]] = {}
+    with ExitStack() as stack:
+        for file in weight_files(folder, files):
+            try:
+                handles[file] = stack.enter_context(safe_open(folder / file, framework="pt"))
+            except (OSError, ValueError, SafetensorError) as error:
+                raise unreadable(folder / file, error) from error
+            for name in handles[file].keys():  # noqa: SIM118
+                if name in file_of:
+                    raise CheckpointError(
+                        f"{name} lies in {file_of[name]} and in {file} of {folder}. Name the files of one checkpoint."
+                    )
+                file_of[name] = file
+                shapes[name] = list(handles[file].get_slice(name).get_shape())
+        misplaced = [name for name, file in index.items() if file_of.get(name) != file]
+        if misplaced:
+            name = misplaced[0]
+            raise CheckpointError(
+                f"{folder / INDEX_FILE} and its files disagree on {len(misplaced)} tensors: {name} is to lie in "
+                f"{index[name]} and is in {file_of.get(name, 'none of them')}. Fetch the whole checkpoint again."
+            )
+        yield StoredTensors(shapes=shapes, read=lambda name: handles[file_of[name]].get_tensor(name))
+
+
+def unreadable(path: Path, error: Exception) -> CheckpointError:
+    """What to say of a file that is no safetensors file, or not a whole one."""
+    size = path.stat().st_size if path.is_file() else 0
+    return CheckpointError(
+        f"{path} ({size:,} bytes) can't be read as safetensors: {error}. It is cut off or another kind of file: "
+        "fetch it again."
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
