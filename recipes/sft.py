@@ -61,6 +61,8 @@ KEYS = {
     "num_workers": Setting(0, at_least=0),
     "pin_memory": Setting(False),
     "prefetch_factor": Setting(None, at_least=1, can_be_null=True),
+    "read_ahead": Setting(None, at_least=0, can_be_null=True),  # steps that a thread reads while one trains; null: as
+    # many as change nothing
     "run_val_every_n_steps": Setting(None, at_least=1, can_be_null=True),
     "num_rows_for_training_loss": Setting(32, at_least=0),  # the first rows; their loss is printed before and after
     "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
@@ -79,7 +81,7 @@ KEYS = {
     "overwrite": Setting(False),
     "max_generated_tokens": Setting(64, at_least=0),
 }
-WORKERS = ("num_workers", "pin_memory", "prefetch_factor")
+WORKERS = ("num_workers", "pin_memory", "prefetch_factor", "read_ahead")
 
 
 def checked_settings(cfg: DictConfig) -> DictConfig:
@@ -282,7 +284,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             training.set_seed(settings.seed, "step", step, ranks.rank)
             trained, weight = training.step_totals(batches, ranks.sum)  # over all ranks; without loss weights, the same
             step_loss, measured = 0.0, {"lr": optimizer.param_groups[0]["lr"]}
-            for batch, packs in zip(batches.micro_batches, loader.packs_of(batches), strict=True):
+            packs_of_step = loader.packs_of(batches)
+            for batch, packs in zip(batches.micro_batches, packs_of_step, strict=True):
                 if not training.trained_weight(batch):
                     continue
                 # This micro-batch's sum over its trained tokens, divided by those of the whole step.
@@ -294,7 +297,9 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             ranks.sum_gradients(model)
             if weight:  # a step without a trained token changes nothing
                 if settings.clip_grad_norm:
-                    measured["grad_norm"] = training.clip_grad_norm(model, float(settings.clip_grad_norm))
+                    norm = training.clip_grad_norm(model, float(settings.clip_grad_norm))
+                    rows = partial(describe_rows, dataset, [pack for packs in packs_of_step for pack in packs])
+                    measured["grad_norm"] = training.check_loss(norm, step=step, rows=rows, name="gradient norm")
                 optimizer.step()
                 if scheduler:
                     scheduler.step()
