@@ -311,7 +311,8 @@ def test_processes_that_can_not_meet_are_refused(
 def test_a_refusal_is_one_plain_sentence_on_the_command_line(
     tmp_path: Path, torchpipe_command: Callable[..., Any]
 ) -> None:
-    (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [\n')
+    good = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+    (tmp_path / "bad.jsonl").write_text(f'{good}\n{{"messages": [\n')
     result = torchpipe_command("run", "sft", "--config", "tiny/sft", "data_file=bad.jsonl", "output_dir=out")
     assert result.returncode == 1
     assert "bad.jsonl, line 2 is not valid JSON" in result.stderr
