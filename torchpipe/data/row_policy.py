@@ -1,0 +1,70 @@
+"""What becomes of a row that can't be used: it is raised, or left out and counted, up to a share of all rows."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.errors import ConfigError
+
+OnError = Literal["raise", "skip", "quarantine"]
+"""What becomes of a row that raises a :class:`~torchpipe.errors.DataError`: the error is raised, and names the row; the
+row is left out and counted by its reason; that, and the row is written to ``quarantine_file``. Every other exception is
+raised in any case: it is a mistake in a transform or on the machine, not in a row."""
+
+OnUntrained = Literal["leave_out", "keep", "raise"]
+"""What becomes of a row none of whose tokens is trained: left out and counted, a sample like others, or an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPolicy:
+    """What becomes of rows that can't be used, or that train nothing.
+
+    Attributes:
+        on_error: see :data:`OnError`.
+        max_error_share: the largest share of all rows of the source that may be left out for an error, 0 to 1. Once
+            more of them are, building fails.
+        quarantine_file: where "quarantine" writes those rows, a JSON object a line.
+        on_untrained: see :data:`OnUntrained`.
+
+    Raises:
+        ConfigError: a value is not possible, or has no effect.
+
+    >>> RowPolicy(on_error="skip", max_error_share=0.01).num_allowed(250)
+    2
+    """
+
+    on_error: OnError = "raise"
+    max_error_share: float = 1.0
+    quarantine_file: str | None = None
+    on_untrained: OnUntrained = "leave_out"
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("on_error", self.on_error, get_args(OnError)),
+            ("on_untrained", self.on_untrained, get_args(OnUntrained)),
+        ):
+            if value not in allowed:
+                raise ConfigError(
+                    f"{name} is {value!r}. It is one of {listed(allowed)}.{did_you_mean(str(value), allowed)}"
+                )
+        share = self.max_error_share
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"max_error_share is {share!r}. Give a share of all rows, from 0 to 1, such as 0.01.")
+        if share != 1 and self.on_error == "raise":
+            raise ConfigError(
+                f"max_error_share={share!r} has no effect with on_error='raise'. Set it to 'skip' or 'quarantine'."
+            )
+        if (self.quarantine_file is not None) != (self.on_error == "quarantine"):
+            raise ConfigError(
+                f"quarantine_file is {self.quarantine_file!r} and on_error {self.on_error!r}. on_error='quarantine' "
+                "needs the path of a file to write, and no other takes one."
+            )
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a row with an error is left out rather than raised."""
+        return self.on_error != "raise"
+
+    def num_allowed(self, num_rows: int) -> int:
+        """How many of so many rows may be left out for an error."""
+        return int(self.max_error_share * num_rows + 1e-9)  # 0.29 * 100 is a little below 29
