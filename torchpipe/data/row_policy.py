@@ -1,10 +1,14 @@
 """What becomes of a row that can't be used: it is raised, or left out and counted, up to a share of all rows."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.errors import ConfigError
+from torchpipe.data.ledger import REASONS, Reason
+from torchpipe.data.ledger_summary import shown_name
+from torchpipe.errors import ConfigError, DataError
 
 OnError = Literal["raise", "skip", "quarantine"]
 """What becomes of a row that raises a :class:`~torchpipe.errors.DataError`: the error is raised, and names the row; the
@@ -68,3 +72,47 @@ class RowPolicy:
     def num_allowed(self, num_rows: int) -> int:
         """How many of so many rows may be left out for an error."""
         return int(self.max_error_share * num_rows + 1e-9)  # 0.29 * 100 is a little below 29
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A row that is left out for an error.
+
+    Attributes:
+        reason: of the error.
+        sentence: of the error, which names the row.
+        content: the row; the text of one that is not valid JSON; None where neither can be had.
+    """
+
+    reason: Reason
+    sentence: str
+    content: Any = None
+
+    @classmethod
+    def by(cls, error: DataError, content: Mapping[str, Any] | str | None) -> "Refused":
+        """The row that an error refuses.
+
+        Raises:
+            ConfigError: the error gives a reason that there is none of.
+        """
+        if error.reason not in REASONS:
+            near = did_you_mean(error.reason, REASONS)
+            raise ConfigError(
+                f"{error} A {type(error).__name__} gave the reason {error.reason!r}, and a ledger counts by "
+                f"{listed(REASONS)}.{near}"
+            )
+        return cls(reason=error.reason, sentence=str(error), content=content)
+
+    def line(self, row: int, source: str) -> bytes:
+        """The row as a line of JSON: ``source``, ``row``, ``reason``, ``error``, and the row itself as ``content``,
+        which is null where JSON has no form for it.
+        """
+        told = {"source": source, "row": row, "reason": shown_name(self.reason), "error": self.sentence}
+        try:
+            text = json.dumps({**told, "content": self.content}, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            text = json.dumps({**told, "content": None, "unwritten": str(error)}, ensure_ascii=False)
+        try:
+            return text.encode() + b"\n"
+        except UnicodeEncodeError:  # half of a surrogate pair, which has a form in JSON, and none in UTF-8
+            return json.dumps(json.loads(text)).encode() + b"\n"

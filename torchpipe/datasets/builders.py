@@ -17,6 +17,7 @@ from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflo
 from torchpipe.data.packing import Strategy as PackingStrategy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.row_policy import OnError, OnUntrained
+from torchpipe.data.splits import Holdout
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
@@ -78,6 +79,8 @@ def sft_dataset(
     max_error_share: float = 1.0,
     quarantine_file: str | None = None,
     on_untrained: OnUntrained = "leave_out",
+    holdout: Holdout | Mapping[str, Any] | None = None,
+    drop_duplicates: bool | Sequence[str] = False,
     **load_dataset_kwargs: Any,
 ) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
@@ -112,7 +115,11 @@ def sft_dataset(
             "quarantine" need packing or cache.
         max_error_share: the largest share of all rows that may be left out so; with more, building fails.
         quarantine_file: where "quarantine" writes such rows, a JSON object a line.
-        on_untrained: what becomes of a row without a trained token: "leave_out" counts it, "keep", "raise".
+        on_untrained: what becomes of a row without a trained token: "leave_out" counts it, "keep", "raise". Without
+            packing or cache, "leave_out" keeps it and warns.
+        holdout: uses one part of a split of the rows: ``{share: 0.05, part: train}``, and the same with ``part:
+            validation`` for the other; see :class:`~torchpipe.data.splits.Holdout`.
+        drop_duplicates: True leaves out rows whose content an earlier row has; a list of columns compares those alone.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
@@ -133,6 +140,8 @@ def sft_dataset(
         max_error_share=max_error_share,
         quarantine_file=quarantine_file,
         on_untrained=on_untrained,
+        holdout=holdout,
+        drop_duplicates=drop_duplicates,
     )
     options.capacity(tokenizer)
     if masking_strategy is not None:

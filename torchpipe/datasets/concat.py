@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
@@ -77,6 +78,13 @@ class ConcatDataset(Dataset[Any]):
         counted = [count for count in counts if isinstance(count, SampleCounts)]
         if len(counted) == len(counts):
             self.counts = sum_of_counts(counted)
+
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows of all parts together; there only where every part has it. The first rows of each
+        reason stand in the parts' own.
+        """
+        return LedgerSummary.joined([dataset.ledger for dataset in self.datasets])
 
     @property
     def lengths(self) -> np.ndarray:

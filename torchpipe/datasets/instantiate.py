@@ -77,7 +77,12 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
         return counts
-    counts = SampleCounts(filtered_rows=getattr(dataset, "num_filtered", 0))
+    left_out: Mapping[str, int] = getattr(dataset, "num_left_out", {})
+    counts = SampleCounts(
+        filtered_rows=getattr(dataset, "num_filtered", 0),
+        duplicate_rows=left_out.get("duplicate", 0),
+        other_part_rows=left_out.get("other_part", 0),
+    )
     for index in track(range(len(dataset)), "Checking rows"):
         sample = dataset[index]
         counts.add(sample)

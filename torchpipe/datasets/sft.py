@@ -1,18 +1,25 @@
 """The map-style data set of supervised fine-tuning."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
+from torchpipe._progress import track
+from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ConfigError
-from torchpipe.sources import Source, load_rows
+from torchpipe.errors import ConfigError, SourceError
+from torchpipe.sources import KeptRows, Source, load_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store import SFTRecipe
+from torchpipe.store.row_selection import RowSelection
+from torchpipe.store.source_recipe import is_trained, untrained_error
 
 Made = TypeVar("Made")
 
@@ -44,6 +51,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
     Attributes:
         name: what errors call the source.
         num_filtered: rows that ``filter_fn`` left out.
+        num_left_out: rows that a split or duplicates left out, by reason.
         rows: those that are left; transform: what makes a sample of one.
         recipe: all of this, as a store is built from it.
 
@@ -108,12 +116,66 @@ class SFTDataset(Dataset[dict[str, Any]]):
             self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"
         self.num_filtered = len(rows) - len(self.rows)
+        self.num_left_out: dict[str, int] = {}
+        self._examples: dict[str, list[int]] = {}
+        if filters and (recipe.holdout is not None or recipe.duplicates is not None):
+            self._select(recipe)
+        self._has_warned = False
+
+    def _select(self, recipe: SFTRecipe) -> None:
+        """Leaves out what a split or duplicates do."""
+        selection = RowSelection(self.rows, self.name, holdout=recipe.holdout, duplicates=recipe.duplicates)
+        kept: list[int] = []
+        for row in track(range(len(self.rows)), f"Choosing rows of {self.name}"):
+            if (why := selection.why_out(row)) is None:
+                kept.append(row)
+                continue
+            self.num_left_out[why] = self.num_left_out.get(why, 0) + 1
+            if self.num_left_out[why] <= NUM_EXAMPLES:
+                self._examples.setdefault(why, []).append(row)
+        if not kept:
+            raise SourceError(
+                f"No row of {self.name} is left of {len(self.rows)}: {self.num_left_out}. Check holdout and "
+                "drop_duplicates."
+            )
+        self.rows = KeptRows(self.rows, np.array(kept, dtype=np.int64))
+        self.name += ", counted among the rows that are used"
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._made(index, self.transform)
+        return self._made(index, self._sample)
+
+    def _sample(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        sample = self.transform(row)
+        if self.recipe.row_policy.on_untrained != "keep" and "labels" in sample and not is_trained(sample):
+            if self.recipe.row_policy.on_untrained == "raise":
+                raise untrained_error()
+            self._warn_of_untrained()
+        return sample
+
+    def _warn_of_untrained(self) -> None:
+        """Says once that a row trains nothing: it is a sample all the same, since row k is sample k."""
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"A row of {self.name} has no token that is trained, and so has its sample. packed=True or cache=True "
+                "leaves such rows out and counts them; a filter_fn drops them; on_untrained='raise' names the first.",
+                stacklevel=5,
+            )
+
+    @cached_property
+    def ledger(self) -> LedgerSummary:
+        """What became of the source's rows. All of them are read when it is first asked for, so that a bad one raises
+        its error here.
+        """
+        for row in track(range(len(self)), f"Checking rows of {self.name}"):
+            self[row]
+        left_out = {**({"filtered": self.num_filtered} if self.num_filtered else {}), **self.num_left_out}
+        return LedgerSummary(
+            read=len(self) + sum(left_out.values()), used=len(self), left_out=left_out, examples=self._examples
+        )
 
     def fitted(self, index: int) -> Fitted:
         """The samples that a row gives: none, one, or several, as ``overflow`` says."""

@@ -1,12 +1,13 @@
 """What every builder of a data set takes beside its rows: packing, the store, and what becomes of bad rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.packing import Strategy as PackingStrategy
 from torchpipe.data.row_policy import OnError, OnUntrained, RowPolicy
+from torchpipe.data.splits import Holdout
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
@@ -14,6 +15,7 @@ from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
 from torchpipe.store.build_site import SHARD_ROWS
+from torchpipe.store.row_selection import Duplicates
 from torchpipe.store.rows import StoreRecipe
 
 Start = Literal["when_complete", "by_shard"]
@@ -48,6 +50,8 @@ class StoredOptions:
     max_error_share: float = 1.0
     quarantine_file: str | None = None
     on_untrained: OnUntrained = "leave_out"
+    holdout: Holdout | Mapping[str, Any] | None = None
+    drop_duplicates: bool | Sequence[str] = False
 
     def __post_init__(self) -> None:
         if self.split_across_pack and not self.packed:
@@ -59,7 +63,12 @@ class StoredOptions:
                 "fingerprint='content' has no effect without packed=True or cache=True, which store rows."
             )
         self._check_start()
-        self.row_policy  # noqa: B018  # refuses what is not possible
+        _ = (self.row_policy, self.duplicates, Holdout.of(self.holdout))  # which refuse what is not possible
+        if self.row_policy.leaves_out and not self.is_stored:
+            raise ConfigError(
+                f"on_error={self.on_error!r} gives a row no sample, and each row of an SFTDataset is one. Pack it "
+                "(packed=True) or store it (cache=True), or set on_error to 'raise'."
+            )
 
     def _check_start(self) -> None:
         if self.start not in (words := get_args(Start)):
@@ -118,7 +127,26 @@ class StoredOptions:
             "load_dataset_kwargs": load_dataset_kwargs,
             "content": self.fingerprint == "content",
             "row_policy": self.row_policy,
+            "holdout": Holdout.of(self.holdout),
+            "duplicates": self.duplicates,
         }
+
+    @property
+    def duplicates(self) -> Duplicates | None:
+        """Which rows count as duplicates; None keeps them.
+
+        Raises:
+            ConfigError: ``drop_duplicates`` is neither true or false nor a list of columns.
+        """
+        given = self.drop_duplicates
+        if isinstance(given, bool):
+            return Duplicates() if given else None
+        if isinstance(given, str) or not given or not all(isinstance(column, str) for column in given):
+            raise ConfigError(
+                f"drop_duplicates is {given!r}. It is true (rows are compared as a whole), false, or a list of the "
+                "columns that are compared."
+            )
+        return Duplicates(columns=list(given))
 
     def capacity(self, tokenizer: Any) -> int | None:
         """Tokens of a pack; None where nothing is packed.

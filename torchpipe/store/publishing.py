@@ -34,7 +34,7 @@ def published_folder(folder: Path) -> Iterator[Path]:
     Raises:
         StoreError: it can't be written; says why and what to do.
     """
-    temporary = _beside(folder)
+    temporary = beside(folder)
     try:
         with writing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def publish_json(path: Path, value: Mapping[str, Any]) -> bytes:
         StoreError: it can't be written; says why and what to do.
     """
     content = json_bytes(value)
-    temporary = _beside(path)
+    temporary = beside(path)
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,8 @@ def writing(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} can't be written: {why}.") from error
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """A new name beside a path, for what is being written."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
 
 
@@ -105,7 +106,7 @@ def _replace_folder(temporary: Path, folder: Path) -> None:
         os.replace(temporary, folder)
         return
     # A folder can't be replaced while it holds files, so the old one steps aside first.
-    aside = _beside(folder)
+    aside = beside(folder)
     os.replace(folder, aside)
     os.replace(temporary, folder)
     shutil.rmtree(aside, ignore_errors=True)

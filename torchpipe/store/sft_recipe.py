@@ -26,7 +26,7 @@ class SFTRecipe(SourceRecipe):
     """
 
     kind: ClassVar[str] = "sft"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     message_transform: Transform | None
     model_transform: Transform

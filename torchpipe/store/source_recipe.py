@@ -5,14 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from torchpipe._dotpath import resolve
 from torchpipe._fingerprint import fingerprint
+from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.ledger import Reason
 from torchpipe.data.overflow import Fitted
-from torchpipe.data.row_policy import RowPolicy
-from torchpipe.errors import ConfigError, NoFingerprint
+from torchpipe.data.row_policy import Refused, RowPolicy
+from torchpipe.data.splits import Holdout
+from torchpipe.errors import ConfigError, DataError, NoFingerprint
 from torchpipe.sources import Rows, Source, describe_source, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
+from torchpipe.store.row_selection import Duplicates, RowSelection
 from torchpipe.store.rows import Made, RowSamples
 
 
@@ -41,6 +47,8 @@ class SourceRecipe(ABC):
         filter_kwargs: further arguments of the ``filter`` of Hugging Face data sets.
         content: True tells the source's files apart by all of their bytes.
         row_policy: what becomes of rows that can't be used.
+        holdout: which part of a split is used; None: all rows.
+        duplicates: leaves out rows whose content an earlier row has; None: keeps them.
 
     Raises:
         ConfigError: ``filter_kwargs`` without ``filter_fn``.
@@ -57,6 +65,8 @@ class SourceRecipe(ABC):
     filter_kwargs: Mapping[str, Any] | None = None
     content: bool = False
     row_policy: RowPolicy = field(default_factory=RowPolicy)
+    holdout: Holdout | None = None
+    duplicates: Duplicates | None = None
 
     def __post_init__(self) -> None:
         if self.filter_kwargs and self.filter_fn is None:
@@ -79,7 +89,28 @@ class SourceRecipe(ABC):
     @property
     def name(self) -> str:
         """What errors call the source."""
-        return describe_source(self.source, self.load_dataset_kwargs)
+        name = describe_source(self.source, self.load_dataset_kwargs)
+        return name if self.holdout is None else f"{name} ({self.holdout.part} part)"
+
+    def selection(self, rows: Rows) -> RowSelection:
+        """Which of the source's rows are used; reads all of them where duplicates are left out.
+
+        Raises:
+            ConfigError: ``filter_kwargs`` by which it can't be decided row by row.
+            Exception: a row can't be compared.
+        """
+        row_filter = None
+        if self.filter_fn is not None:
+            row_filter = RowFilter(self.filter_fn, self.filter_kwargs or {})
+            row_filter.check(rows, self.name)
+        return RowSelection(
+            rows,
+            self.name,
+            row_filter=row_filter,
+            holdout=self.holdout,
+            duplicates=self.duplicates,
+            skips_errors=self.row_policy.leaves_out,
+        )
 
     def key_fields(self) -> dict[str, str]:
         """Everything that decides the samples; ``source`` is the source's name, ``source.*`` its content.
@@ -91,6 +122,11 @@ class SourceRecipe(ABC):
         parts = {
             "filter_fn": resolve(self.filter_fn) if isinstance(self.filter_fn, str) else self.filter_fn,
             "filter_kwargs": dict(self.filter_kwargs or {}),
+            "holdout": self.holdout,
+            "duplicates": self.duplicates,
+            # A share, and where rows are written to, decide no sample.
+            "on_error": "leave out" if self.row_policy.leaves_out else "raise",
+            "on_untrained": self.row_policy.on_untrained,
             **self.deciding(),
         }
         untold: list[str] = []
@@ -125,31 +161,52 @@ class SourceRows(RowSamples):
     def __init__(self, recipe: SourceRecipe) -> None:
         self.name = recipe.name
         self._transform = recipe.transform()
+        self._policy = recipe.row_policy
         self._rows: Rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
-        self._filter = None
-        if recipe.filter_fn is not None:
-            self._filter = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {})
-            self._filter.check(self._rows, self.name)
+        self._selection = recipe.selection(self._rows)
         self.num_rows = len(self._rows)
         self.vocab_size = recipe.vocab_size
 
     def samples_of(self, row: int) -> Made:
         """The samples of a row, without the labels that follow from tokens and mask; or why there is none."""
-        if self._filter is not None and not self._filter.keeps(self._rows[row], row, self.name):
-            return "filtered"
-        return _made(made_of_row(self._rows, row, self.name, self._fitted))
+        try:
+            why = self._selection.why_out(row)
+            return made_of_row(self._rows, row, self.name, self._made) if why is None else why
+        except DataError as error:
+            if not self._policy.leaves_out:
+                raise
+            return Refused.by(error, self._content(row, error))
+        except Exception as error:
+            if self._policy.leaves_out:
+                error.add_note(_NO_DATA_ERROR.format(on_error=self._policy.on_error))
+            raise
 
     def samples_of_rows(self, rows: range) -> list[Made]:
         """What :meth:`samples_of` gives each of some rows; tokens and mask may be arrays."""
-        keeps = self._filter.keeps if self._filter is not None else None
-        kept = {row: self._rows[row] for row in rows if keeps is None or keeps(self._rows[row], row, self.name)}
+        why: dict[int, Reason | None] = {row: self._selection.why_out(row) for row in rows}
         # A transform that changes its row must not change a source that lies in memory.
-        given = [dict(row) if isinstance(row, dict) else row for row in kept.values()]
+        read = (self._rows[row] for row in rows if why[row] is None)
+        given = [dict(row) if isinstance(row, dict) else row for row in read]
         fitted = iter(self._transform.fitted_rows(given))
-        return [_made(next(fitted)) if row in kept else "filtered" for row in rows]
+        return [self._used(next(fitted)) if out is None else out for out in why.values()]
 
-    def _fitted(self, row: Mapping[str, Any]) -> Fitted:
-        return self._transform.fitted(row, labels=False)
+    def _made(self, row: Mapping[str, Any]) -> Made:
+        return self._used(self._transform.fitted(row, labels=False))
+
+    def _used(self, fitted: Fitted) -> Made:
+        if fitted.left_out is not None:
+            return fitted.left_out
+        if self._policy.on_untrained == "keep" or any(map(is_trained, fitted.samples)):
+            return fitted.samples
+        if self._policy.on_untrained == "raise":
+            raise untrained_error()
+        return "nothing_trained"
+
+    def _content(self, row: int, error: DataError) -> Any:
+        try:
+            return self._rows[row]
+        except DataError:  # it can't be read
+            return getattr(error, "text", None)
 
     def check(self, num_stored: int, num_filtered: int) -> None:
         """Raises SourceError where the filter kept no row."""
@@ -157,8 +214,28 @@ class SourceRows(RowSamples):
             raise nothing_kept(self.num_rows, self.name)
 
 
-def _made(fitted: Fitted) -> Made:
-    return fitted.samples if fitted.left_out is None else fitted.left_out
+_NO_DATA_ERROR = (
+    "on_error={on_error!r} leaves out rows that raise a torchpipe.errors.DataError. Any other exception is taken for a "
+    "mistake in the code; a transform raises a DataError for a row that is to be left out."
+)
+
+
+def is_trained(sample: Mapping[str, Any]) -> bool:
+    """Whether a sample has a trained token. The first one, which nothing predicts, is none."""
+    labels = sample.get("labels")
+    if labels is not None:
+        return any(label != IGNORE_INDEX for label in labels)
+    mask = sample["mask"]
+    return bool((~mask[1:]).any()) if isinstance(mask, np.ndarray) else False in mask[1:]
+
+
+def untrained_error() -> DataError:
+    """The error of a row without a trained token."""
+    return DataError(
+        "The row has no token that is trained: all of its messages are masked, or the mask leaves nothing. Look at its "
+        "masking_strategy and train flags, or drop it with a filter_fn.",
+        reason="nothing_trained",
+    )
 
 
 def vocab_size_of(transform: Any) -> int | None:
