@@ -199,7 +199,7 @@ _TOLD = {
     "bad_rows": "{0.bad_rows:,} more rows left out, which can't be used",
     "duplicate_rows": "{0.duplicate_rows:,} more rows left out as duplicates",
     "other_part_rows": "{0.other_part_rows:,} more rows in the other part of the split",
-    "untrained_rows": "{0.untrained_rows:,} samples without a trained token",
+    "untrained_rows": "{0.untrained_rows:,} rows without a trained token",
     "dropped_rows": "{0.dropped_rows:,} rows beyond max_packs left out",
 }
 

@@ -173,9 +173,9 @@ class SFTDataset(Dataset[dict[str, Any]]):
         for row in track(range(len(self)), f"Checking rows of {self.name}"):
             self[row]
         left_out = {**({"filtered": self.num_filtered} if self.num_filtered else {}), **self.num_left_out}
-        return LedgerSummary(
-            read=len(self) + sum(left_out.values()), used=len(self), left_out=left_out, examples=self._examples
-        )
+        examples = {reason: tuple(rows) for reason, rows in self._examples.items()}
+        read = len(self) + sum(left_out.values())
+        return LedgerSummary(read=read, used=len(self), left_out=left_out, examples=examples)
 
     def fitted(self, index: int) -> Fitted:
         """The samples that a row gives: none, one, or several, as ``overflow`` says."""

@@ -226,7 +226,9 @@ def is_trained(sample: Mapping[str, Any]) -> bool:
     if labels is not None:
         return any(label != IGNORE_INDEX for label in labels)
     mask = sample["mask"]
-    return bool((~mask[1:]).any()) if isinstance(mask, np.ndarray) else False in mask[1:]
+    if isinstance(mask, np.ndarray):
+        return not mask[1:].all()
+    return list(mask[1:]).count(True) < len(mask) - 1  # what is neither True nor False is refused where it is stored
 
 
 def untrained_error() -> DataError:
