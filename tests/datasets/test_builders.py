@@ -219,7 +219,7 @@ def test_counts_name_what_was_cut_and_what_trains_nothing() -> None:
         tokenizer, source=rows, message_transform=FromColumns(), masking_strategy="train_on_assistant"
     )
     with pytest.warns(
-        UserWarning, match=r"A row of list has no token that is trained, and so has its sample\. packed="
+        UserWarning, match=r"Row 0 of list has no token that is trained, and so has its sample\. packed="
     ):
         counts = count_samples(dataset)
     assert (counts.rows, counts.truncated_rows, counts.untrained_rows, counts.longest) == (2, 1, 1, 40)

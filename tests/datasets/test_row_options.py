@@ -103,7 +103,7 @@ def test_a_row_of_a_list_that_trains_nothing_is_said_refused_or_kept() -> None:
     rows = [{"messages": GOOD}, {"messages": [GOOD[0], {**GOOD[1], "weight": 0}]}]
     options: dict[str, Any] = {"source": rows, "conversation_column": "messages", "conversation_style": "openai"}
     dataset = chat_dataset(tiny_tokenizer(), **options)
-    with pytest.warns(UserWarning, match="A row of list has no token that is trained") as said:
+    with pytest.warns(UserWarning, match="Row 1 of list has no token that is trained, and so has its sample") as said:
         assert set(dataset[1]["labels"]) == set(dataset[1]["labels"]) == {-100}
     assert len(said) == 1
     with pytest.raises(DataError, match="Row 1 of list: The row has no token that is trained: all of its messages"):
@@ -142,6 +142,20 @@ def test_the_two_parts_of_a_split_are_all_rows_and_share_none(shared_data: Path,
     assert (len(stored), stored.ledger.as_dict()) == (len(train), train.ledger.as_dict())
     assert stored.ledger.examples == train.ledger.examples
     assert "train part" in stored.name
+    packed = PackedDataset(train, max_seq_len=2048, cache_dir=tmp_path)
+    row, _ = packed.row_of(5)
+    assert row == stored.row_of(5)[0] != 5
+    assert packed.samples[row]["tokens"] == train[5]["tokens"]  # looked at again by the source's numbers
+
+
+def test_an_error_names_the_row_by_its_number_in_the_source() -> None:
+    rows = [{"q": f"q{n % 3}", "a": "yes" if n < 8 else None} for n in range(10)]
+    dataset: Any = instruct_dataset(
+        tiny_tokenizer(), source=rows, column_map={"input": "q", "output": "a"}, drop_duplicates=["q", "a"]
+    )
+    assert len(dataset) == 5
+    with pytest.raises(ColumnError, match="Row 8 of list: Column 'a' is null"):
+        dataset[3]
 
 
 def test_groups_stay_together_in_a_packed_data_set(tmp_path: Path) -> None:
@@ -253,6 +267,20 @@ def test_joined_data_sets_add_up_what_became_of_their_rows(tmp_path: Path) -> No
         "used": 3,
         **{reason: len(rows) + (reason == "empty") for reason, rows in expected().items()},
     }
+
+
+def test_joined_and_packed_data_sets_tell_what_their_parts_left_out(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"column_map": {"input": "q", "output": "a"}, "drop_duplicates": True}
+    parts: list[Any] = [
+        instruct_dataset(tiny_tokenizer(), source=[{"q": f"q{n % 3}", "a": "yes"} for n in range(size)], **options)
+        for size in (5, 9)
+    ]
+    both = ConcatDataset(parts)
+    assert both.ledger.as_dict() == {"read": 14, "used": 6, "duplicate": 8}
+    assert count_samples(both).duplicate_rows == 8
+    packed = PackedDataset(both, max_seq_len=64, cache_dir=tmp_path)
+    assert packed.ledger.as_dict() == {"read": 14, "used": 6, "duplicate": 8}
+    assert packed.counts.duplicate_rows == 8
 
 
 def test_a_data_set_of_ones_own_that_is_packed_tells_what_was_read() -> None:

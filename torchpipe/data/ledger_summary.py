@@ -1,5 +1,6 @@
 """What became of a data set's rows, for people: counts by reason, and the first rows of each."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,12 +57,10 @@ class LedgerSummary:
         counts = {reason: sum(part.left_out.get(reason, 0) for part in parts) for reason in reasons}
         return cls(read=sum(part.read for part in parts), used=sum(part.used for part in parts), left_out=counts)
 
-    def after_filter(self, num_filtered: int) -> "LedgerSummary":
-        """The summary where so many more rows were left out by a filter before."""
-        if not num_filtered:
-            return self
-        left_out = {**self.left_out, "filtered": self.left_out.get("filtered", 0) + num_filtered}
-        return replace(self, read=self.read + num_filtered, left_out=left_out)
+    def after(self, left_out: Mapping[str, int]) -> "LedgerSummary":
+        """The summary where more rows were left out, by reason, before these were read."""
+        together = dict(Counter(self.left_out) + Counter(left_out))
+        return replace(self, read=self.read + sum(left_out.values()), left_out=together)
 
     def as_dict(self) -> dict[str, int]:
         """``{"read": n, "used": n, <reason>: n, ...}``; only reasons that occur."""

@@ -16,7 +16,7 @@ from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_pla
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
-from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.sft import SFTDataset, left_out_before
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
@@ -94,7 +94,7 @@ class PackedSamples:
         """What became of the rows, those included that a data set of one's own left out before it gave its samples."""
         summary = LedgerSummary.of_pairs(read=self.num_rows, left_out=self.samples.left_out)
         dataset = self.recipe.dataset if isinstance(self.recipe, DatasetRecipe) else None
-        return summary.after_filter(getattr(dataset, "num_filtered", 0))
+        return summary.after(left_out_before(dataset))
 
     def trained_counts(self) -> np.ndarray:
         """The labels of each pack that are not -100: int64 [packs]."""
@@ -159,8 +159,9 @@ def samples_to_pack(
         planner = pack_planner(capacity=capacity, **options) if reads_first_alone else None
         samples, num_read = _read(rows, planner, limit or 0)
         name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
-    if isinstance(recipe, DatasetRecipe):
-        counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
+    if isinstance(recipe, DatasetRecipe):  # before they were rows of this data set
+        for reason, number in left_out_before(recipe.dataset).items():
+            setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
         raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.")
     whole = _planned(samples, capacity, options, name)
@@ -210,7 +211,7 @@ def _is_stored(recipe: StoreRecipe, *, wants_store: bool) -> bool:
 
 def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
     """The rows that samples are of."""
-    if isinstance(ds, SFTDataset) and not ds.num_filtered:
+    if isinstance(ds, SFTDataset) and not ds.num_filtered and not ds.num_left_out:
         return ds
     if isinstance(recipe, SFTRecipe):
         return SFTDataset.of_recipe(recipe, as_stored=True)

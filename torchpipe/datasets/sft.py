@@ -14,7 +14,7 @@ from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ConfigError, SourceError
+from torchpipe.errors import ConfigError, SourceError, located
 from torchpipe.sources import KeptRows, Source, load_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store import SFTRecipe
@@ -116,6 +116,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
             self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"
         self.num_filtered = len(rows) - len(self.rows)
+        self._all = self.rows
+        self._numbers: np.ndarray | None = None  # of the used rows among all
         self.num_left_out: dict[str, int] = {}
         self._examples: dict[str, list[int]] = {}
         if filters and (recipe.holdout is not None or recipe.duplicates is not None):
@@ -138,31 +140,29 @@ class SFTDataset(Dataset[dict[str, Any]]):
                 f"No row of {self.name} is left of {len(self.rows)}: {self.num_left_out}. Check holdout and "
                 "drop_duplicates."
             )
-        self.rows = KeptRows(self.rows, np.array(kept, dtype=np.int64))
-        self.name += ", counted among the rows that are used"
+        self._numbers = np.array(kept, dtype=np.int64)
+        self.rows = KeptRows(self._all, self._numbers)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._made(index, self._sample)
-
-    def _sample(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        sample = self.transform(row)
+        sample = self._made(index, self.transform)
         if self.recipe.row_policy.on_untrained != "keep" and "labels" in sample and not is_trained(sample):
-            if self.recipe.row_policy.on_untrained == "raise":
-                raise untrained_error()
-            self._warn_of_untrained()
+            self._untrained(self._source_row(row_number(index)))
         return sample
 
-    def _warn_of_untrained(self) -> None:
-        """Says once that a row trains nothing: it is a sample all the same, since row k is sample k."""
+    def _untrained(self, row: int) -> None:
+        """Raises, or says once, that a row trains nothing. It is a sample all the same, since row k is sample k."""
+        where = f"Row {row} of {self.name}"
+        if self.recipe.row_policy.on_untrained == "raise":
+            raise located(untrained_error(), where)
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"A row of {self.name} has no token that is trained, and so has its sample. packed=True or cache=True "
-                "leaves such rows out and counts them; a filter_fn drops them; on_untrained='raise' names the first.",
-                stacklevel=5,
+                f"{where} has no token that is trained, and so has its sample. packed=True or cache=True leaves such "
+                "rows out and counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
+                stacklevel=3,
             )
 
     @cached_property
@@ -172,7 +172,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         """
         for row in track(range(len(self)), f"Checking rows of {self.name}"):
             self[row]
-        left_out = {**({"filtered": self.num_filtered} if self.num_filtered else {}), **self.num_left_out}
+        left_out = left_out_before(self)
         examples = {reason: tuple(rows) for reason, rows in self._examples.items()}
         read = len(self) + sum(left_out.values())
         return LedgerSummary(read=read, used=len(self), left_out=left_out, examples=examples)
@@ -193,10 +193,21 @@ class SFTDataset(Dataset[dict[str, Any]]):
         index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
-        return made_of_row(self.rows, index % len(self), self.name, make)
+        return made_of_row(self._all, self._source_row(index), self.name, make)
+
+    def _source_row(self, index: int) -> int:
+        """The number of a row among those that a split or duplicates leave out, too."""
+        index %= len(self)
+        return index if self._numbers is None else int(self._numbers[index])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
+
+
+def left_out_before(dataset: Any) -> dict[str, int]:
+    """Rows that a filter, a split or duplicates left out before they were rows of a map-style data set, by reason."""
+    filtered = getattr(dataset, "num_filtered", 0)
+    return {**({"filtered": filtered} if filtered else {}), **getattr(dataset, "num_left_out", {})}
 
 
 def _refuse_other_than_one(recipe: SFTRecipe) -> None:
