@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
@@ -68,6 +68,10 @@ class RowPolicy:
     def leaves_out(self) -> bool:
         """Whether a row with an error is left out rather than raised."""
         return self.on_error != "raise"
+
+    def without_file(self) -> "RowPolicy":
+        """The policy by which the same rows are left out, and written nowhere."""
+        return self if self.quarantine_file is None else replace(self, on_error="skip", quarantine_file=None)
 
     def num_allowed(self, num_rows: int) -> int:
         """How many of so many rows may be left out for an error."""
