@@ -13,6 +13,7 @@ from torchpipe._progress import track
 from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
+from torchpipe.data.row_policy import OnUntrained, RowPolicy
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
 from torchpipe.sources import KeptRows, Source, load_rows
@@ -43,6 +44,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
         stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
         one_sample_a_row: False allows "drop" and "split": samples are then read with :meth:`fitted`, as
             :class:`~torchpipe.datasets.PackedDataset` does.
+        on_untrained: what becomes of a row without a trained token: "leave_out" does it where the data set is packed
+            (here, it stays and the first one warns), "keep", "raise".
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
@@ -73,6 +76,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         truncation_type: TruncationType | None = None,
         stop_token: StopToken | None = None,
         one_sample_a_row: bool = True,
+        on_untrained: OnUntrained = "leave_out",
         **load_dataset_kwargs: Any,
     ) -> None:
         policy = overflow_policy(
@@ -86,6 +90,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
             filter_fn=filter_fn,
             filter_kwargs=filter_kwargs,
             overflow=policy,
+            row_policy=RowPolicy(on_untrained=on_untrained),
         )
         self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 

@@ -183,6 +183,18 @@ class SourceRows(RowSamples):
 
     def samples_of_rows(self, rows: range) -> list[Made]:
         """What :meth:`samples_of` gives each of some rows; tokens and mask may be arrays."""
+        if not self._policy.leaves_out:
+            return self._at_once(rows)
+        made: list[Made] = []
+        for start in range(rows.start, rows.stop, _ROWS_TO_RETRY):
+            some = range(start, min(start + _ROWS_TO_RETRY, rows.stop))
+            try:
+                made += self._at_once(some)
+            except DataError:
+                made += map(self.samples_of, some)
+        return made
+
+    def _at_once(self, rows: range) -> list[Made]:
         why: dict[int, Reason | None] = {row: self._selection.why_out(row) for row in rows}
         # A transform that changes its row must not change a source that lies in memory.
         read = (self._rows[row] for row in rows if why[row] is None)
@@ -213,6 +225,10 @@ class SourceRows(RowSamples):
         if num_filtered == self.num_rows:
             raise nothing_kept(self.num_rows, self.name)
 
+
+_ROWS_TO_RETRY = 8
+"""Rows that are made one by one after an error in one of them. A tokenizer is given as many at once, so that it is as
+fast as for more."""
 
 _NO_DATA_ERROR = (
     "on_error={on_error!r} leaves out rows that raise a torchpipe.errors.DataError. Any other exception is taken for a "
