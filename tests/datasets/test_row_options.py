@@ -90,6 +90,15 @@ def test_a_share_of_bad_rows_that_can_not_be_met_names_counts_and_first_rows(tmp
         chats(tmp_path, max_error_share=0.1)
 
 
+@pytest.mark.parametrize("options", [{}, {"packed": False, "cache": True}])
+def test_where_every_row_is_bad_the_first_error_is_said(tmp_path: Path, options: dict[str, Any]) -> None:
+    wrong = [{"messages": turns} for turns, reason in DIRTY if reason == "bad_role_order"]
+    with pytest.raises(
+        DataError, match=r"no sample is left.* 2 more rows left out, .*The first: Row 0 of list: Message 0"
+    ):
+        chats(tmp_path, wrong, **options)
+
+
 def test_rows_that_are_samples_by_number_are_not_left_out(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="on_error='skip' gives a row no sample, and each row of an SFTDataset is one"

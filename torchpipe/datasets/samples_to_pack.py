@@ -25,6 +25,7 @@ from torchpipe.store.dataset_recipe import DatasetRecipe
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
+from torchpipe.store.refused_rows import first_refused
 from torchpipe.store.rows import RowSamples, StoreRecipe
 
 _IN_ORDER = ("next_fit", "concat_then_split", "first_fit", "best_fit")
@@ -163,7 +164,8 @@ def samples_to_pack(
         for reason, number in left_out_before(recipe.dataset).items():
             setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
-        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.")
+        first = "" if store is None else first_refused(store)
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.{first}")
     whole = _planned(samples, capacity, options, name)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)

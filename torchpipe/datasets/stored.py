@@ -17,6 +17,7 @@ from torchpipe.datasets.sft import SFTDataset
 from torchpipe.errors import DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import ledger_summary, sample_counts
+from torchpipe.store.refused_rows import first_refused
 from torchpipe.store.rows import StoreRecipe
 
 
@@ -58,7 +59,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         self._store = recipe if is_store else build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
         self.counts: SampleCounts = sample_counts(self._store)
         if not len(self):
-            raise DataError(f"{self.name}: no sample is left. {self.counts.describe()}.")
+            raise DataError(f"{self.name}: no sample is left. {self.counts.describe()}.{first_refused(self._store)}")
         self.fingerprint = self._store.digest
         self.recipe = None if is_store else recipe
         self._origin: Callable[[], Any] = partial(_rows_of, recipe)

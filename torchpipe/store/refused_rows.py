@@ -38,6 +38,12 @@ def num_refused(shard: Shard) -> int:
     return shard.facts["counts"].get(NUM_REFUSED, 0)
 
 
+def first_refused(store: TokenStore) -> str:
+    """The end of a paragraph: the error of the first row that was left out for one; "" where none was."""
+    line = next(_decoded(map(lines_of, store.shards)), None)
+    return "" if line is None else f" The first: {line['error']}"
+
+
 def check_share(store: TokenStore, policy: RowPolicy, name: str) -> None:
     """Refuses a store of which more rows were left out for an error than a policy allows.
 
