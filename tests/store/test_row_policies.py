@@ -1,6 +1,7 @@
 """Rows that can't be used: left out, counted and written alike by any number of processes, up to a share."""
 
 import json
+import multiprocessing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from torchpipe.data.row_policy import RowPolicy
+from torchpipe.datasets import GrowingPackedDataset
 from torchpipe.errors import ColumnError, ConfigError, DataError, StoreError
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.store import SFTRecipe, TokenStore
@@ -237,3 +239,30 @@ def test_a_row_without_a_trained_token_may_be_an_error(tmp_path: Path) -> None:
         built(tmp_path, rows, on_untrained="raise")
     store = built(tmp_path, rows, on_untrained="raise", on_error="skip")
     assert ledger_summary(store).as_dict() == {"read": 100, "used": 99, "no_trainable_tokens": 1}
+
+
+def test_packs_by_shard_of_a_store_that_is_there_are_held_to_a_smaller_share(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"max_seq_len": 64, "cache_dir": tmp_path, "shard_rows": 16, "num_proc": 1}
+    lenient = GrowingPackedDataset(recipe(Dirty(faults=MANY), on_error="skip"), **options)
+    assert len(lenient) > 0
+    strict = GrowingPackedDataset(recipe(Dirty(faults=MANY), on_error="skip", max_error_share=0.05), **options)
+    with pytest.raises(DataError) as found:
+        len(strict)
+    assert str(found.value) == SAYS
+
+
+def test_processes_that_start_together_leave_one_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_build_with_file, args=(tmp_path, file)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert [json.loads(line)["row"] for line in file.read_text().splitlines()] == [7, 19, 20, 55, 91]
+    assert not list(tmp_path.glob(".*"))
+
+
+def _build_with_file(cache_dir: Path, file: Path) -> None:
+    built(cache_dir, on_error="quarantine", quarantine_file=str(file))
