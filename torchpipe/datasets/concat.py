@@ -1,6 +1,7 @@
 """Several data sets, one after the other."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -11,6 +12,7 @@ from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.protocols import RandomAccessDataSource, can_be_read_ahead
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
@@ -32,6 +34,7 @@ class ConcatDataset(Dataset[Any]):
         datasets: the parts.
         name: what errors call it: the names of its parts.
         num_filtered: rows that the parts' filters left out.
+        num_left_out: rows that splits and duplicates left out of the parts, by reason.
         counts: what became of the samples, where every part has counted already (packed data sets have).
 
     Raises:
@@ -71,6 +74,7 @@ class ConcatDataset(Dataset[Any]):
         self.packed = kinds[0]
         self.name = " + ".join(names)
         self.num_filtered = sum(getattr(dataset, "num_filtered", 0) for dataset in datasets)
+        self.num_left_out = dict(sum((Counter(getattr(one, "num_left_out", {})) for one in datasets), Counter[str]()))
         self.datasets: list[Any] = list(datasets)
         self._ends = list(accumulate(len(dataset) for dataset in datasets))
         counts = [getattr(dataset, "counts", None) for dataset in datasets]
@@ -82,6 +86,13 @@ class ConcatDataset(Dataset[Any]):
     def can_be_read_ahead(self) -> bool:
         """Whether all parts say so, see :func:`~torchpipe.data.protocols.can_be_read_ahead`."""
         return all(can_be_read_ahead(dataset) for dataset in self.datasets)
+
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows of all parts together; there only where every part has it. The first rows of each
+        reason stand in the parts' own.
+        """
+        return LedgerSummary.joined([dataset.ledger for dataset in self.datasets])
 
     @property
     def lengths(self) -> np.ndarray:

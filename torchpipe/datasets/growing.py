@@ -14,11 +14,12 @@ from torch.utils.data import Dataset
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import Strategy, describe_packs, padding_pack
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.store import TokenStore
-from torchpipe.store.accounts import sample_counts
+from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.build_site import SHARD_ROWS
 from torchpipe.store.by_shard import GrowingStore
 from torchpipe.store.rows import StoreRecipe
@@ -108,6 +109,11 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     def counts(self) -> SampleCounts | None:
         """What became of the rows; None before the store is finished."""
         return None if self._whole is None else sample_counts(self._whole)
+
+    @property
+    def ledger(self) -> LedgerSummary | None:
+        """What became of the rows, with the first of each reason; None before the store is finished."""
+        return None if self._whole is None else ledger_summary(self._whole)
 
     @property
     def first_part(self) -> PackedDataset:

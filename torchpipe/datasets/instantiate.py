@@ -11,6 +11,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.sft import left_out_before
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -77,7 +78,12 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
         return counts
-    counts = SampleCounts(filtered_rows=getattr(dataset, "num_filtered", 0))
+    left_out = left_out_before(dataset)
+    counts = SampleCounts(
+        filtered_rows=left_out.get("filtered", 0),
+        duplicate_rows=left_out.get("duplicate", 0),
+        other_part_rows=left_out.get("other_part", 0),
+    )
     for index in track(range(len(dataset)), "Checking rows"):
         sample = dataset[index]
         counts.add(sample)

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, Span, Strategy, assemble, padding_pack
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
@@ -106,9 +107,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """What became of the rows."""
         return self._packed.counts
 
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the source's rows: counts by reason, and the first rows of each."""
+        return self._packed.ledger()
+
     def describe(self) -> str:
-        """One line: packs, how full they are, documents in each."""
-        return self.plan.describe()
+        """One line: packs, how full they are, documents in each; and how many train nothing, if any does."""
+        untrained = int((self.trained_counts == 0).sum())
+        return self.plan.describe() + (f"; {untrained:,} of them have nothing to train" if untrained else "")
 
     @property
     def plan(self) -> PackPlan:

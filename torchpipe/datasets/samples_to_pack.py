@@ -11,10 +11,12 @@ import numpy as np
 from torchpipe._progress import track
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_planner, plan_packs
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
-from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.sft import SFTDataset, left_out_before
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
@@ -23,6 +25,7 @@ from torchpipe.store.dataset_recipe import DatasetRecipe
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
+from torchpipe.store.refused_rows import first_refused
 from torchpipe.store.rows import RowSamples, StoreRecipe
 
 _IN_ORDER = ("next_fit", "concat_then_split", "first_fit", "best_fit")
@@ -37,6 +40,11 @@ class Samples(SampleTokens, Protocol):
     num_samples: int
     digest: str
     ledger: dict[str, int]
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """The rows that have no sample, and the code of the reason: int64 [rows left out, 2]."""
+        ...
 
     @property
     def rows(self) -> np.ndarray:
@@ -64,6 +72,7 @@ class PackedSamples:
         counts: what became of the rows; those of packs that the plan leaves out are counted.
         origin: gives the data set whose rows they are of, to look at one again; None where it isn't known.
         recipe: how they are made; None where that isn't known.
+        num_rows: rows that were read.
     """
 
     name: str
@@ -71,6 +80,7 @@ class PackedSamples:
     plan: PackPlan
     counts: SampleCounts
     origin: Callable[[], Any]
+    num_rows: int
     recipe: StoreRecipe | None = None
 
     def replanned(self, capacity: int, options: Mapping[str, Any]) -> "PackedSamples":
@@ -80,6 +90,12 @@ class PackedSamples:
     def without_origin(self) -> "PackedSamples":
         """A copy for another process."""
         return replace(self, origin=_unknown, recipe=None)
+
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows, those included that a data set of one's own left out before it gave its samples."""
+        summary = LedgerSummary.of_pairs(read=self.num_rows, left_out=self.samples.left_out)
+        dataset = self.recipe.dataset if isinstance(self.recipe, DatasetRecipe) else None
+        return summary.after(left_out_before(dataset))
 
     def trained_counts(self) -> np.ndarray:
         """The labels of each pack that are not -100: int64 [packs]."""
@@ -144,14 +160,18 @@ def samples_to_pack(
         planner = pack_planner(capacity=capacity, **options) if reads_first_alone else None
         samples, num_read = _read(rows, planner, limit or 0)
         name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
-    if isinstance(recipe, DatasetRecipe):
-        counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
+    if isinstance(recipe, DatasetRecipe):  # before they were rows of this data set
+        for reason, number in left_out_before(recipe.dataset).items():
+            setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
-        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.")
+        first = "" if store is None else first_refused(store)
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.{first}")
     whole = _planned(samples, capacity, options, name)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)
-    packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=origin, recipe=recipe)
+    packed = PackedSamples(
+        name=name, samples=samples, plan=plan, counts=counts, origin=origin, num_rows=num_read, recipe=recipe
+    )
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:
         _count_what_is_left(packed, num_rows)
@@ -193,7 +213,7 @@ def _is_stored(recipe: StoreRecipe, *, wants_store: bool) -> bool:
 
 def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
     """The rows that samples are of."""
-    if isinstance(ds, SFTDataset) and not ds.num_filtered:
+    if isinstance(ds, SFTDataset) and not ds.num_filtered and not ds.num_left_out:
         return ds
     if isinstance(recipe, SFTRecipe):
         return SFTDataset.of_recipe(recipe, as_stored=True)
@@ -214,7 +234,7 @@ def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int) -> tupl
         made = rows.samples_of(row)
         flat.add_row(row, made)
         num_read += 1
-        if planner is not None and not isinstance(made, str):
+        if planner is not None and not isinstance(made, str | Refused):
             for sample in made:
                 num_closed += len(planner.push(num_samples, len(sample["tokens"])))
                 num_samples += 1
@@ -234,8 +254,7 @@ def _count_what_is_left(packed: PackedSamples, num_rows: int) -> None:
     """Counts anew what the kept packs hold, of which the last sample may be a part."""
     counts, plan = packed.counts, packed.plan
     used = np.unique(plan.sample)
-    num_left_out = counts.filtered_rows + counts.too_long_rows + counts.emptied_rows + counts.unproved_rows
     counts.rows = len(used)
-    counts.dropped_rows = num_rows - num_left_out - len(np.unique(packed.samples.rows[used]))
+    counts.dropped_rows = num_rows - counts.left_out_rows - len(np.unique(packed.samples.rows[used]))
     counts.tokens = int(plan.num_tokens.sum())
     counts.trained_tokens = int(packed.trained_counts().sum())

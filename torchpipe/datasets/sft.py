@@ -1,18 +1,26 @@
 """The map-style data set of supervised fine-tuning."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
+from torchpipe._progress import track
+from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
 from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
+from torchpipe.data.row_policy import OnUntrained, RowPolicy
 from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ConfigError
-from torchpipe.sources import Source, load_rows
+from torchpipe.errors import ConfigError, SourceError, located
+from torchpipe.sources import KeptRows, Source, load_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store import SFTRecipe
+from torchpipe.store.row_selection import RowSelection
+from torchpipe.store.source_recipe import is_trained, untrained_error
 
 Made = TypeVar("Made")
 
@@ -36,6 +44,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
         stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
         one_sample_a_row: False allows "drop" and "split": samples are then read with :meth:`fitted`, as
             :class:`~torchpipe.datasets.PackedDataset` does.
+        on_untrained: what becomes of a row without a trained token: "leave_out" does it where the data set is packed
+            (here, it stays and the first one warns), "keep", "raise".
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
@@ -44,6 +54,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
     Attributes:
         name: what errors call the source.
         num_filtered: rows that ``filter_fn`` left out.
+        num_left_out: rows that a split or duplicates left out, by reason.
         rows: those that are left; transform: what makes a sample of one.
         recipe: all of this, as a store is built from it.
 
@@ -65,6 +76,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         truncation_type: TruncationType | None = None,
         stop_token: StopToken | None = None,
         one_sample_a_row: bool = True,
+        on_untrained: OnUntrained = "leave_out",
         **load_dataset_kwargs: Any,
     ) -> None:
         policy = overflow_policy(
@@ -78,6 +90,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
             filter_fn=filter_fn,
             filter_kwargs=filter_kwargs,
             overflow=policy,
+            row_policy=RowPolicy(on_untrained=on_untrained),
         )
         self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 
@@ -108,12 +121,66 @@ class SFTDataset(Dataset[dict[str, Any]]):
             self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"
         self.num_filtered = len(rows) - len(self.rows)
+        self._all = self.rows
+        self._numbers: np.ndarray | None = None  # of the used rows among all
+        self.num_left_out: dict[str, int] = {}
+        self._examples: dict[str, list[int]] = {}
+        if filters and (recipe.holdout is not None or recipe.duplicates is not None):
+            self._select(recipe)
+        self._has_warned = False
+
+    def _select(self, recipe: SFTRecipe) -> None:
+        """Leaves out what a split or duplicates do."""
+        selection = RowSelection(self.rows, self.name, holdout=recipe.holdout, duplicates=recipe.duplicates)
+        kept: list[int] = []
+        for row in track(range(len(self.rows)), f"Choosing rows of {self.name}"):
+            if (why := selection.why_out(row)) is None:
+                kept.append(row)
+                continue
+            self.num_left_out[why] = self.num_left_out.get(why, 0) + 1
+            if self.num_left_out[why] <= NUM_EXAMPLES:
+                self._examples.setdefault(why, []).append(row)
+        if not kept:
+            raise SourceError(
+                f"No row of {self.name} is left of {len(self.rows)}: {self.num_left_out}. Check holdout and "
+                "drop_duplicates."
+            )
+        self._numbers = np.array(kept, dtype=np.int64)
+        self.rows = KeptRows(self._all, self._numbers)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._made(index, self.transform)
+        sample = self._made(index, self.transform)
+        if self.recipe.row_policy.on_untrained != "keep" and "labels" in sample and not is_trained(sample):
+            self._untrained(self._source_row(row_number(index)))
+        return sample
+
+    def _untrained(self, row: int) -> None:
+        """Raises, or says once, that a row trains nothing. It is a sample all the same, since row k is sample k."""
+        where = f"Row {row} of {self.name}"
+        if self.recipe.row_policy.on_untrained == "raise":
+            raise located(untrained_error(), where)
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{where} has no token that is trained, and so has its sample. packed=True or cache=True leaves such "
+                "rows out and counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
+                stacklevel=3,
+            )
+
+    @cached_property
+    def ledger(self) -> LedgerSummary:
+        """What became of the source's rows. All of them are read when it is first asked for, so that a bad one raises
+        its error here.
+        """
+        for row in track(range(len(self)), f"Checking rows of {self.name}"):
+            self[row]
+        left_out = left_out_before(self)
+        examples = {reason: tuple(rows) for reason, rows in self._examples.items()}
+        read = len(self) + sum(left_out.values())
+        return LedgerSummary(read=read, used=len(self), left_out=left_out, examples=examples)
 
     def fitted(self, index: int) -> Fitted:
         """The samples that a row gives: none, one, or several, as ``overflow`` says."""
@@ -131,10 +198,21 @@ class SFTDataset(Dataset[dict[str, Any]]):
         index = row_number(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
-        return made_of_row(self.rows, index % len(self), self.name, make)
+        return made_of_row(self._all, self._source_row(index), self.name, make)
+
+    def _source_row(self, index: int) -> int:
+        """The number of a row among those that a split or duplicates leave out, too."""
+        index %= len(self)
+        return index if self._numbers is None else int(self._numbers[index])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
+
+
+def left_out_before(dataset: Any) -> dict[str, int]:
+    """Rows that a filter, a split or duplicates left out before they were rows of a map-style data set, by reason."""
+    filtered = getattr(dataset, "num_filtered", 0)
+    return {**({"filtered": filtered} if filtered else {}), **getattr(dataset, "num_left_out", {})}
 
 
 def _refuse_other_than_one(recipe: SFTRecipe) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
+from torchpipe.data.row_policy import Refused, RowPolicy
 
-Made = Sequence[Mapping[str, Any]] | Reason
+Made = Sequence[Mapping[str, Any]] | Reason | Refused
 """What a row gives: its samples, or why there is none."""
 
 
@@ -80,3 +81,8 @@ class StoreRecipe(Protocol):
     def open(self) -> RowSamples:
         """The rows, opened. Called once in a process, and only where there is something to build."""
         ...
+
+
+def policy_of(recipe: StoreRecipe) -> RowPolicy:
+    """What a recipe does with rows that can't be used; they are raised where it doesn't say."""
+    return getattr(recipe, "row_policy", None) or RowPolicy()
