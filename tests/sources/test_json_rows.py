@@ -64,7 +64,7 @@ def test_a_byte_order_mark_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     ("name", "content", "sentence"),
     [
         ("a.jsonl", b"", "is empty"),
-        ("a.json", b" [ ] ", "holds an empty list"),
+        ("a.json", b" [ ] ", "holds no rows"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', r"line 2 is not valid JSON: Expecting value at column 7"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2 holds a list, and a row is an object"),
         ("a.json", b'[\n{"a": 1},\n{"a": 1}\n{"a": 2}]', "line 4 is not valid JSON: a ',' or the ']'"),
@@ -82,13 +82,13 @@ def test_a_byte_order_mark_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
 def test_what_is_no_row_is_named_with_its_line(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=rf"{name}.*{sentence}"):
-        JsonRows([tmp_path / name])
+        JsonRows([tmp_path / name]).check()
 
 
 def test_deep_nesting_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
     with pytest.raises(SourceError, match="line 1 is not valid JSON: it nests deeper"):
-        JsonRows([tmp_path / "deep.jsonl"])
+        JsonRows([tmp_path / "deep.jsonl"]).check()
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ class KeptRows:
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
 
+    def check(self) -> None:
+        """Reads those rows once.
+
+        Raises:
+            MalformedRow: of the first that can't be read.
+        """
+        for index in range(len(self)):
+            self[index]
+
     def fingerprint(self) -> str:
         """What tells these rows from others: the source's own fingerprint, and the numbers."""
         return fingerprint([object_fingerprint(self._rows), self._kept])
@@ -51,6 +60,11 @@ class JoinedRows:
         index %= len(self)
         number = bisect_right(self._ends, index)
         return self._sources[number][index - (self._ends[number - 1] if number else 0)]
+
+    def check(self) -> None:
+        """Reads the rows once; the arguments and errors are those of :meth:`KeptRows.check`."""
+        for index in range(len(self)):
+            self[index]
 
     def fingerprint(self) -> str:
         """What tells these rows from others: the sources' own fingerprints, in order."""
