@@ -99,13 +99,17 @@ class FileRows(ABC):
         for index in range(len(self)):
             self[index]
 
+    @abstractmethod
     def fingerprint(self) -> str:
-        """What tells these rows from others: the kind of reader, and what tells each file from others."""
-        return fingerprint([type(self).__name__, self._settings(), [file.identity() for file in self._source_files]])
+        """What tells these rows from others; see :meth:`_told_apart_by`.
 
-    def _settings(self) -> Any:
-        """What else decides the rows."""
-        return None
+        Raises:
+            NoFingerprint: a file is behind an address whose server doesn't say when it changed.
+        """
+
+    def _told_apart_by(self, *settings: Any) -> str:
+        """The fingerprint of some settings of a reader, and of what tells each file from others."""
+        return fingerprint([*settings, [file.identity() for file in self._source_files]])
 
     def _read(self, number: int, start: int, stop: int) -> bytes:
         descriptor, mine = self._opened.get(number), False

@@ -122,7 +122,7 @@ def _end_of_item(window: _Window, decoder: json.JSONDecoder) -> int:
         except json.JSONDecodeError as error:
             cut = error.msg.startswith("Unterminated string") or error.pos >= len(window.text) - _TAIL
             if window.is_last or not cut:
-                raise window.broken(error.msg, error.pos) from None
+                raise window.broken(error.msg.removesuffix(" at"), error.pos) from None
         except RecursionError:
             raise window.broken("it nests deeper than can be read") from None
         except ValueError as error:  # a number of more digits than Python reads

@@ -30,20 +30,19 @@ class JsonRows(FileRows):
 
     def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
         begin = after_bom(opened)
-        first = next((line for line in lines(opened, begin) if line[1].strip()), None)
-        if first is None:
+        start, line, head = _first_filled(opened, begin)
+        if not head:
             return
-        start, line = first
         file = self._source_files[number]
-        if line.startswith((b"PAR1", b"ARROW1")):
-            kind = "parquet" if line.startswith(b"PAR1") else "arrow"
+        opened.seek(start)
+        if head.startswith((b"PAR1", b"ARROW1")):
+            kind = "parquet" if head.startswith(b"PAR1") else "arrow"
             raise SourceError(f"{file.name} is a file of another format, not JSON. Read it with source={kind!r}.")
-        if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise SourceError(f"{file.name} is written in UTF-16. Save it as UTF-8.")
-        if line.lstrip().startswith(b"["):
-            opened.seek(start)
-            yield from bounds_in_list(file.name, opened, start, line=1 + _num_lines(opened, begin, start))
-        elif file.suffix not in _LINES and _is_one_object(opened, begin, line):
+        if head.startswith(b"["):
+            yield from bounds_in_list(file.name, opened, start, line=line)
+        elif file.suffix not in _LINES and _is_one_object(opened, start):
             yield start, opened.seek(0, 2)
         else:
             opened.seek(start)
@@ -65,38 +64,51 @@ class JsonRows(FileRows):
             raise self.malformed(number, start, raw, 0, what)
         return row
 
+    def fingerprint(self) -> str:
+        """What tells these rows from others: path, size, time of change, inode and ends of each file."""
+        return self._told_apart_by("json")
+
     def _not_json(self, number: int, start: int, raw: bytes, text: str, error: Exception) -> MalformedRow:
         place, what = 0, str(error)
         if isinstance(error, RecursionError):
             what = "it nests deeper than can be read"
         elif isinstance(error, json.JSONDecodeError):
-            place, what = len(text[: error.pos].encode()), f"{error.msg} at column {error.colno}"
+            place, what = len(text[: error.pos].encode()), f"{error.msg.removesuffix(' at')} at column {error.colno}"
         return self.malformed(number, start, raw, place, f"is not valid JSON: {what}")
 
 
-def _num_lines(opened: BinaryIO, begin: int, start: int) -> int:
-    """How many lines end between two places; the file is placed at the second."""
-    opened.seek(begin)
-    return opened.read(start - begin).count(b"\n")
+def _first_filled(opened: BinaryIO, place: int) -> tuple[int, int, bytes]:
+    """The byte of the first character that is no space, its line, and what begins there; nothing where there is none.
+
+    Args:
+        opened: the file, at its text's beginning.
+        place: that byte.
+    """
+    line = 1
+    while part := opened.read(2**16):
+        filled = part.lstrip()
+        space = part[: len(part) - len(filled)]
+        line += space.count(b"\n")
+        place += len(space)
+        if filled:
+            return place, line, filled[:16]
+    return place, line, b""
 
 
-def _is_one_object(opened: BinaryIO, begin: int, first_line: bytes) -> bool:
+def _is_one_object(opened: BinaryIO, start: int) -> bool:
     """Whether a file that is no list is one object over many lines, or at least no object a line.
 
     Args:
-        opened: the file.
-        begin: where its text begins.
-        first_line: the first that isn't empty.
+        opened: the file, at its first character that is no space.
+        start: that byte.
     """
-    if _is_json(first_line):
+    filled = (line for _, line in lines(opened, start) if line.strip())
+    if _is_json(next(filled)):
         return False
-    opened.seek(begin)
-    filled = (line for _, line in lines(opened, begin) if line.strip())
-    second = next((line for number, line in enumerate(filled) if number == 1), b"")
     # Two lines that begin objects are two rows, of which the first is broken; but an object may hold objects.
-    if not second.startswith(b"{"):
+    if not next(filled, b"").startswith(b"{"):
         return True
-    opened.seek(begin)
+    opened.seek(start)
     return _is_json(opened.read())
 
 

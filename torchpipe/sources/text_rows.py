@@ -54,8 +54,9 @@ class TextRows(FileRows):
     def _parsed(self, number: int, start: int, raw: bytes) -> Mapping[str, Any]:
         return {"text": self.decoded(number, start, raw)}
 
-    def _settings(self) -> Any:
-        return [self._sample_by, self._keep_linebreaks]
+    def fingerprint(self) -> str:
+        """What tells these rows from others: what is a row, and the files."""
+        return self._told_apart_by("text", self._sample_by, self._keep_linebreaks)
 
 
 def without_end(line: bytes) -> bytes:
