@@ -12,6 +12,7 @@ from torchpipe._fingerprint import fingerprint
 from torchpipe._sentences import printable
 from torchpipe._suggest import listed
 from torchpipe.errors import MalformedRow, SourceError
+from torchpipe.sources.reading import reading
 from torchpipe.sources.source_file import SourceFile, warn_once
 
 BOM = b"\xef\xbb\xbf"
@@ -48,7 +49,7 @@ class FileRows(ABC):
         for number, file in enumerate(self._source_files):
             self._paths.append(path := file.path())
             self._first_rows.append(before := len(self._starts))
-            with file.opened() as opened:
+            with reading(file.name, path), path.open("rb") as opened:
                 self._stamps.append(_stamp(os.fstat(opened.fileno())))
                 for start, stop in self._bounds(number, opened):
                     self._starts.append(start)
@@ -114,7 +115,8 @@ class FileRows(ABC):
     def _read(self, number: int, start: int, stop: int) -> bytes:
         descriptor, mine = self._opened.get(number), False
         if descriptor is None:
-            descriptor, mine = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC), True
+            with reading(self._source_files[number].name, self._paths[number]):
+                descriptor, mine = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC), True
         try:
             changed = _stamp(os.fstat(descriptor)) != self._stamps[number]
             raw = b"" if changed else _pread(descriptor, start, stop)

@@ -88,9 +88,13 @@ def file_source(source: str, options: Mapping[str, Any]) -> FileSource | None:
     if files:
         named = files if isinstance(files, Mapping) else {"train": files}
         groups = {str(split): finder.files(names) for split, names in named.items()}
+        kind = known or _format_of([file for group in groups.values() for file in group], source)
     else:
-        groups = _by_split(finder, folder)
-    return FileSource(format=known or _format_of(groups, source), groups=groups, options=rest)
+        path = _checked_folder(folder)
+        held = finder.in_folder(path)
+        kind = known or _format_of(held, source)
+        groups = _by_split([file for file in held if file.suffix in kind.suffixes], path)
+    return FileSource(format=kind, groups=groups, options=rest)
 
 
 def _names_a_file(source: str) -> bool:
@@ -106,9 +110,11 @@ def _is_for_load_dataset(folder: Path) -> bool:
 
     That it does by the head of its README, or as ``save_to_disk`` left it.
     """
-    if not any(format_of_suffix(SourceFile.of_path(path).suffix) for path in walked(folder)):
+    held = walked(folder)
+    if not any(format_of_suffix(SourceFile.of_path(path).suffix) for path in held):
         return True
-    if any((folder / name).exists() for name in ("state.json", "dataset_dict.json")):
+    # What stands beside pictures and sounds, and what save_to_disk writes.
+    if any(path.name in ("state.json", "dataset_dict.json") or path.stem == "metadata" for path in held):
         return True
     readme = folder / "README.md"
     if not readme.is_file():
@@ -141,16 +147,20 @@ def split_of_name(path: PurePath) -> str | None:
     return None
 
 
-def _by_split(finder: FileFinder, folder: str) -> dict[str, Sequence[SourceFile]]:
-    """The files of a folder by the splits in their names (``test/a.jsonl``); all are "train" if none is named."""
+def _checked_folder(folder: str) -> Path:
     if is_address(folder):
         raise ConfigError(f"data_dir={folder!r} is an address. Name the files in it: data_files=...")
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise no_such_file(path)
+    return path
+
+
+def _by_split(held: Sequence[SourceFile], folder: Path) -> dict[str, Sequence[SourceFile]]:
+    """The files of a folder by the splits in their names (``test/a.jsonl``); all are "train" if none is named."""
     groups: dict[str | None, list[SourceFile]] = {}
-    for file in finder.in_folder(path):
-        groups.setdefault(split_of_name(PurePath(file.name).relative_to(path)), []).append(file)
+    for file in held:
+        groups.setdefault(split_of_name(PurePath(file.name).relative_to(folder)), []).append(file)
     untold = groups.pop(None, [])
     if untold and groups:
         raise ConfigError(
@@ -160,9 +170,9 @@ def _by_split(finder: FileFinder, folder: str) -> dict[str, Sequence[SourceFile]
     return {"train": untold} if untold else {str(split): files for split, files in groups.items()}
 
 
-def _format_of(groups: Mapping[str, Sequence[SourceFile]], source: str) -> FileFormat:
+def _format_of(files: Sequence[SourceFile], source: str) -> FileFormat:
     """The format that all files have, by their names."""
-    found = {format_of_suffix(file.suffix): file.name for files in groups.values() for file in files}
+    found = {format_of_suffix(file.suffix): file.name for file in files}
     # A text beside data is about it.
     kinds = [kind for kind in found if kind is not None and kind.name != "text"] or [kind for kind in found if kind]
     if len(kinds) == 1 and None not in found:

@@ -143,7 +143,7 @@ def _as_load_dataset_takes_it(files: FileSource, split: Any, name: str) -> dict[
     paths = [path for group in groups.values() for path in group]
     options = dict(files.options)
     if files.format.name == "parquet":
-        check_parquet([file for group in files.of_splits(split).values() for file in group], options)
+        check_parquet([file for group in files.of_splits(split).values() for file in group], paths, options)
     if files.format.name == "csv":
         options = {**_as_text(paths[0], options), **options}
     # The library keeps what it has read under their paths and times of change alone, and gives that again for files

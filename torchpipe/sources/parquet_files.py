@@ -1,6 +1,7 @@
 """What is made sure of before load_dataset reads Parquet files."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torchpipe._sentences import printable
@@ -10,7 +11,7 @@ from torchpipe.sources.reading import reading
 from torchpipe.sources.source_file import SourceFile
 
 
-def check_parquet(files: Sequence[SourceFile], options: Mapping[str, Any]) -> None:
+def check_parquet(files: Sequence[SourceFile], paths: Sequence[Path], options: Mapping[str, Any]) -> None:
     """Refuses files that can't be read, or that have other columns than the first.
 
     load_dataset would fill a column that a later file lacks with nulls, cast one of another type, and fail at one that
@@ -18,6 +19,7 @@ def check_parquet(files: Sequence[SourceFile], options: Mapping[str, Any]) -> No
 
     Args:
         files: all of them; their footers are read.
+        paths: of the same, on this machine.
         options: of load_dataset. With ``features`` or ``columns``, which say what is wanted, nothing is compared.
 
     Raises:
@@ -27,8 +29,7 @@ def check_parquet(files: Sequence[SourceFile], options: Mapping[str, Any]) -> No
     import pyarrow.parquet
 
     first: tuple[str, dict[str, str]] | None = None
-    for file in files:
-        path = file.path()
+    for file, path in zip(files, paths, strict=True):
         try:
             with reading(file.name, path), path.open("rb") as opened:
                 schema = pyarrow.parquet.read_schema(opened)

@@ -1,11 +1,10 @@
 """One file of a source: on this machine or behind an address, plain or compressed."""
 
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from torchpipe._fingerprint import content_hash
@@ -93,17 +92,6 @@ class SourceFile:
             cache_dir=self.cache_dir,
             what=f"{self.name} can't be inflated",
         )
-
-    @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
-        """Its plain bytes.
-
-        Raises:
-            SourceError: it can't be read.
-        """
-        path = self.path()
-        with reading(self.name, path), path.open("rb") as file:
-            yield file
 
     def _facts(self) -> remote.Facts:
         return remote.facts(self.name, self.storage_options)
