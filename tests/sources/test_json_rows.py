@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchpipe.errors import ConfigError, MalformedRow, SourceError
-from torchpipe.sources import JoinedRows, JsonRows, KeptRows, load_rows
+from torchpipe.sources import JoinedRows, JsonRows, KeptRows, check_rows, load_rows
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 JSON = st.recursive(
@@ -83,7 +83,7 @@ def test_a_byte_order_mark_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
 def test_what_is_no_row_is_named_with_its_line(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=rf"{name}.*{sentence}"):
-        JsonRows([tmp_path / name]).check()
+        check_rows(JsonRows([tmp_path / name]))
 
 
 def test_a_malformed_line_is_one_row_and_the_rows_around_it_are_read(tmp_path: Path) -> None:
@@ -126,11 +126,13 @@ def test_a_row_that_is_no_json_object_is_named(tmp_path: Path, name: str, conten
 
 def test_numbers_are_those_of_python_and_nulls_are_told_from_what_is_missing(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    file.write_text('{"a": 1.0, "b": 1e5, "c": 123456789012345678901234567890, "d": null}\n{"a": 1, "e": -0.0}\n')
+    file.write_text(
+        '{"a": 1.0, "b": 1e5, "c": 123456789012345678901234567890, "d": null, "f": NaN}\n{"a": 1, "e": -0.0}\n'
+    )
     rows = read(file)
     assert [(type(rows[0]["a"]), type(rows[1]["a"])), repr(rows[0])] == [
         (float, int),
-        "{'a': 1.0, 'b': 100000.0, 'c': 123456789012345678901234567890, 'd': None}",
+        "{'a': 1.0, 'b': 100000.0, 'c': 123456789012345678901234567890, 'd': None, 'f': nan}",
     ]
     assert repr(rows[1]) == "{'a': 1, 'e': -0.0}"
 
@@ -209,7 +211,7 @@ def test_a_list_is_found_whatever_the_window_cuts(
 def test_deep_nesting_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
     with pytest.raises(SourceError, match="line 1 is not valid JSON: it nests deeper"):
-        JsonRows([tmp_path / "deep.jsonl"]).check()
+        check_rows(JsonRows([tmp_path / "deep.jsonl"]))
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -281,6 +283,14 @@ def test_splits_that_cannot_be_read_are_sentences(files: dict[str, str]) -> None
 def test_a_format_without_files_is_refused_before_a_folder_is_searched() -> None:
     with pytest.raises(ConfigError, match="source='json' reads files, and no data_files were given"):
         load_rows("json", split="train", data_files=None)
+
+
+def test_the_rows_of_a_split_are_checked_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\nbroken\n')
+    for split in ("train", "train[1:]", "train[:1]+train[2:]"):
+        with pytest.raises(MalformedRow, match="line 3 is not valid JSON"):
+            check_rows(load_rows(str(tmp_path / "a.jsonl"), split=split))
+    check_rows(load_rows(str(tmp_path / "a.jsonl"), split="train[:2]"))
 
 
 def test_views_choose_and_join_rows() -> None:

@@ -55,7 +55,7 @@ def kept_file(key: str | None, name: str, write: Callable[[Output], None], *, ca
 
     Args:
         key: what tells its bytes from others; None: it is made for this process alone, and removed at its end.
-        name: the last part of its name.
+        name: the last part of its name; of a long one, its end.
         write: writes its bytes.
         cache_dir: as :func:`~torchpipe._cache_dir.cache_folder` takes it.
         what: the beginning of the sentence where it can't be written, as "chats.jsonl.gz can't be inflated".
@@ -109,7 +109,7 @@ def _written(folder: Path, name: str, write: Callable[[Output], None], what: str
             write(output)
             file.flush()
             os.fsync(file.fileno())
-        path = folder / f"{output.size}-{name}"
+        path = folder / f"{output.size}-{name[-50:]}"  # a name has at most 255 bytes
         os.replace(temporary, path)
     finally:
         with suppress(OSError):

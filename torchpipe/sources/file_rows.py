@@ -27,7 +27,7 @@ class FileRows(ABC):
     """The rows of files, by number. Opening finds where each row stands; a row is parsed when it is read.
 
     A row costs 16 bytes of memory, and opening holds one row at a time. A row that can't be read as it is written
-    raises when it is read, so that the rows around it can be; :meth:`check` reads all of them.
+    raises when it is read, so that the rows around it can be; :func:`~torchpipe.sources.check_rows` reads all of them.
 
     Args:
         files: read in this order: paths, or files that are elsewhere or compressed.
@@ -90,15 +90,6 @@ class FileRows(ABC):
         number = bisect_right(self._first_rows, index) - 1
         start = self._starts[index]
         return self._parsed(number, start, self._read(number, start, self._stops[index]))
-
-    def check(self) -> None:
-        """Reads every row once.
-
-        Raises:
-            MalformedRow: of the first that can't be read.
-        """
-        for index in range(len(self)):
-            self[index]
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
-from torchpipe.sources.file_rows import FileRows
 from torchpipe.sources.file_source import FileSource, file_source
 from torchpipe.sources.identity import file_identity
 from torchpipe.sources.parquet_files import check_parquet
@@ -50,7 +49,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
 
     Raises:
         SourceError: nothing is there, it holds no rows, or a file can't be read. A row that is malformed raises
-            :class:`~torchpipe.errors.MalformedRow` when it is read; :func:`check_rows` reads all.
+            :class:`~torchpipe.errors.MalformedRow` when it is read; :func:`~torchpipe.sources.check_rows` reads all.
         ConfigError: the source is a stream or has several splits, or options were given beside an object.
     """
     if not isinstance(source, str):
@@ -59,7 +58,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     if load_dataset_kwargs.pop("streaming", None):
         raise ConfigError(
             f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
-            "numbers rows. Leave it out: rows of files are read from the disk one by one, and are not held in memory."
+            "numbers rows; a pipeline for streams is not here yet. Leave it out: rows of files are read from the disk "
+            "one by one, and are not held in memory."
         )
     files = file_source(source, load_dataset_kwargs)
     split = load_dataset_kwargs.get("split")
@@ -70,16 +70,6 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     if files.is_ours:
         return _rows_of_split(files, split, name)
     return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))
-
-
-def check_rows(rows: Any) -> None:
-    """Reads the rows of files once, so that a malformed one is found now; other sources have none.
-
-    Raises:
-        MalformedRow: of the first.
-    """
-    if isinstance(rows, FileRows | KeptRows | JoinedRows):
-        rows.check()
 
 
 def _load_dataset(source: str, name: str, options: Mapping[str, Any]) -> Rows:

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from torchpipe._fingerprint import content_hash
 from torchpipe._progress import tells
 from torchpipe.errors import NoFingerprint
 from torchpipe.sources import remote
@@ -106,8 +105,7 @@ class SourceFile:
         name = PurePosixPath(urlsplit(self.name).path).name or "file"
         return kept_file(
             None if facts.version is None else f"fetched {self.name} {facts.told}",
-            # What a server calls a file need not be a name that this system knows.
-            f"{content_hash(name.encode('utf-8', 'surrogatepass'))[:8]}-{name}" if len(name) > 100 else name,
+            name,
             lambda out: remote.fetch(self.name, facts, out, self.storage_options),
             cache_dir=self.cache_dir,
             what=f"{self.name} can't be fetched",

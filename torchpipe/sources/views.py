@@ -9,6 +9,7 @@ import numpy as np
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.sources.file_rows import FileRows
 from torchpipe.sources.identity import object_fingerprint
 
 
@@ -30,14 +31,10 @@ class KeptRows:
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
 
-    def check(self) -> None:
-        """Reads those rows once.
-
-        Raises:
-            MalformedRow: of the first that can't be read.
-        """
-        for index in range(len(self)):
-            self[index]
+    @property
+    def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:
+        """Where the rows come from."""
+        return [self._rows]
 
     def fingerprint(self) -> str:
         """What tells these rows from others: the source's own fingerprint, and the numbers."""
@@ -61,11 +58,28 @@ class JoinedRows:
         number = bisect_right(self._ends, index)
         return self._sources[number][index - (self._ends[number - 1] if number else 0)]
 
-    def check(self) -> None:
-        """Reads the rows once; the arguments and errors are those of :meth:`KeptRows.check`."""
-        for index in range(len(self)):
-            self[index]
+    @property
+    def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:
+        """Where the rows come from."""
+        return list(self._sources)
 
     def fingerprint(self) -> str:
         """What tells these rows from others: the sources' own fingerprints, in order."""
         return fingerprint([object_fingerprint(source) for source in self._sources])
+
+
+def check_rows(rows: RandomAccessDataSource[Mapping[str, Any]]) -> None:
+    """Reads the rows of files once, so that a malformed one is found now; rows from elsewhere are not read.
+
+    Raises:
+        MalformedRow: of the first.
+    """
+    if _are_of_files(rows):
+        for index in range(len(rows)):
+            rows[index]
+
+
+def _are_of_files(rows: object) -> bool:
+    if isinstance(rows, KeptRows | JoinedRows):
+        return any(map(_are_of_files, rows.sources))
+    return isinstance(rows, FileRows)
