@@ -1,5 +1,6 @@
 """One file of a source: on this machine or behind an address, plain or compressed."""
 
+import multiprocessing
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ _warned: set[str] = set()
 
 
 def warn_once(line: str) -> None:
-    """Warns, once in a process, and in one process of a machine."""
-    if line not in _warned and tells():
+    """Warns, once in a run and in one process of a machine."""
+    if line not in _warned and tells() and multiprocessing.parent_process() is None:
         warnings.warn(line, stacklevel=2)
         _warned.add(line)
