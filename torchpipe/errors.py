@@ -69,6 +69,24 @@ class SourceError(TorchpipeError, OSError):
     """A file or data set can't be read."""
 
 
+class MalformedRow(SourceError, DataError):  # noqa: N818  # what it is of, beside SourceError
+    """One row of a file can't be read as it is written; the rows around it can.
+
+    Attributes:
+        path: what the user calls the file.
+        line: of the file, from 1: where the row is wrong.
+        column: of that line, in characters from 1, where it is known.
+        offset: in bytes of the file (as inflated), from 0: where the row is wrong, or where it starts.
+        reason: under which such rows are counted.
+    """
+
+    path: str = ""
+    line: int = 0
+    column: int | None = None
+    offset: int = 0
+    reason = "malformed_json"
+
+
 class StoreError(TorchpipeError, OSError):
     """A token store can't be written, or what is on the disk is not what was written."""
 

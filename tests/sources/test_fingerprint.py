@@ -33,7 +33,7 @@ def of(path: Path, **options: Any) -> dict[str, str]:
 def test_a_file_is_told_by_path_size_time_inode_and_its_ends(file: Path) -> None:
     usual = of(file)
     assert usual == of(file) == of(file.parent / "." / "rows.jsonl", num_proc=4)
-    assert set(usual) == {"source", "options", "file 0"}
+    assert set(usual) == {"source", "options", "reader", "file 0"}
     assert str(file) in usual["file 0"]
     stat = file.stat()
     for place in (10, stat.st_size - 10):
@@ -110,11 +110,6 @@ def test_a_repository_is_told_by_its_commit(tmp_path: Path, monkeypatch: pytest.
     (refs / "main").write_text(COMMIT)
     assert source_fingerprint("openai/gsm8k", {"split": "train", "name": "main"}) == given
     assert source_fingerprint("openai/gsm8k", {"split": "test", "name": "main"}) != given
-
-
-def test_what_stands_behind_an_address_is_refused() -> None:
-    with pytest.raises(NoFingerprint, match=r"The source reads https://x\.example/a\.json, and what stands behind"):
-        source_fingerprint("json", {"data_files": "https://x.example/a.json"})
 
 
 def test_a_hugging_face_data_set_is_told_by_what_it_holds() -> None:

@@ -2,17 +2,17 @@
 
 import json
 import pickle
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchpipe.errors import ConfigError, SourceError
-from torchpipe.sources import JoinedRows, JsonRows, KeptRows, load_rows
-from torchpipe.sources.views import rows_at
+from torchpipe.errors import ConfigError, MalformedRow, SourceError
+from torchpipe.sources import JoinedRows, JsonRows, KeptRows, check_rows, load_rows
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 JSON = st.recursive(
@@ -66,7 +66,7 @@ def test_a_byte_order_mark_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     ("name", "content", "sentence"),
     [
         ("a.jsonl", b"", "is empty"),
-        ("a.json", b" [ ] ", "holds an empty list"),
+        ("a.json", b" [ ] ", "holds no rows"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', r"line 2 is not valid JSON: Expecting value at column 7"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2 holds a list, and a row is an object"),
         ("a.json", b'[\n{"a": 1},\n{"a": 1}\n{"a": 2}]', "line 4 is not valid JSON: a ',' or the ']'"),
@@ -84,51 +84,137 @@ def test_a_byte_order_mark_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
 def test_what_is_no_row_is_named_with_its_line(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=rf"{name}.*{sentence}"):
-        JsonRows([tmp_path / name])
+        check_rows(JsonRows([tmp_path / name]))
+
+
+def test_a_malformed_line_is_one_row_and_the_rows_around_it_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"a": "\xc3\xa9"}\n\n{"a": "\xc3\xa9", "b": nope}\n{"a": 3}\n')
+    rows = JsonRows([file])
+    assert len(rows) == 3
+    assert [rows[0], rows[2]] == [{"a": "é"}, {"a": 3}]
+    with pytest.raises(
+        MalformedRow, match=r"rows\.jsonl, line 3 is not valid JSON: .* \(byte 33 of the file\)"
+    ) as caught:
+        rows[1]
+    told = pickle.loads(pickle.dumps(caught.value))
+    assert (told.path, told.line, told.column, told.offset, told.reason) == (str(file), 3, 17, 33, "malformed_json")
+    assert file.read_bytes()[told.offset :].startswith(b"nope")
+    assert str(told) == str(caught.value)
+    assert isinstance(told, OSError)
+    assert isinstance(told, ValueError)
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("name", "content", "sentence"),
     [
-        (b'{"a": 1}\n\n{"a": \n', r"line 3 is not valid JSON: Expecting value at column 7"),
-        (b'{"a": 1}\n[1]\n', "line 2 holds a list, and a row is an object"),
-        (b'\xef\xbb\xbf{"a": 1}\n{"a": 1, "a": 2}', "line 2 is not valid JSON: the key 'a' stands twice"),
-        (b'{"a": "x"}\n{"a": "caf\xe9"}\n', "line 2 is not UTF-8"),
-        (b'{"a": 1}\r\n{"a": "\\ud83d b"}\r\n', "line 2 holds a lone surrogate"),
+        ("a.jsonl", b'{"a": 1, "a": 2}', "the key 'a' stands twice in one object"),
+        ("a.jsonl", b'{"t": {"b": 1, "b": 1}}', "the key 'b' stands twice"),
+        ("a.jsonl", b'{"a": "x\x00"}', "Invalid control character at column 9"),
+        ("a.jsonl", b"\x00\x00\x00", "Expecting value at column 1"),
+        ("a.jsonl", b'\xef\xbb\xbf{"a": 2}', "Unexpected UTF-8 BOM"),
+        ("a.jsonl", b'{"a": ' + b"1" * 5000 + b"}", "Exceeds the limit"),
+        ("a.json", b'{"a": 1} {"a": 2}', "Extra data at column 10"),
     ],
 )
-def test_rows_that_are_checked_when_they_are_read_have_the_same_sentences(
-    tmp_path: Path, content: bytes, sentence: str
-) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_bytes(content)
-    with pytest.raises(SourceError, match=rf"a\.jsonl, {sentence}"):
-        JsonRows([file])
-    rows = JsonRows([file], check=False)
-    assert len(rows) == 2
-    assert rows[0] == json.loads(content.decode("utf-8-sig", "replace").splitlines()[0])
-    with pytest.raises(SourceError, match=rf"a\.jsonl, {sentence}"):
+def test_a_row_that_is_no_json_object_is_named(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(b'{"ok": 1}\n' + content + b'\n{"ok": 3}\n')
+    rows = JsonRows([tmp_path / name])
+    assert [rows[0], rows[2]] == [{"ok": 1}, {"ok": 3}]
+    with pytest.raises(MalformedRow, match=rf"{name}, line 2 is not valid JSON: {sentence}"):
         rows[1]
 
 
-@given(ROWS, st.booleans())
-def test_several_rows_at_once_are_the_rows_one_by_one(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], check: bool
+def test_numbers_are_those_of_python_and_nulls_are_told_from_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        '{"a": 1.0, "b": 1e5, "c": 123456789012345678901234567890, "d": null, "f": NaN}\n{"a": 1, "e": -0.0}\n'
+    )
+    rows = read(file)
+    assert [(type(rows[0]["a"]), type(rows[1]["a"])), repr(rows[0])] == [
+        (float, int),
+        "{'a': 1.0, 'b': 100000.0, 'c': 123456789012345678901234567890, 'd': None, 'f': nan}",
+    ]
+    assert repr(rows[1]) == "{'a': 1, 'e': -0.0}"
+
+
+def test_the_keys_of_one_row_never_come_into_another(tmp_path: Path) -> None:
+    tools = [{"name": "a", "parameters": {"x": {"type": "int"}}}, {"name": "b", "parameters": {"y": None}}]
+    for name, separator in (("a.jsonl", "\n"), ("b.json", ",\n")):
+        text = separator.join(json.dumps({"tools": [tool]}) for tool in tools)
+        (tmp_path / name).write_text(f"[{text}]" if name == "b.json" else text)
+        assert read(tmp_path / name) == [{"tools": [tool]} for tool in tools]
+
+
+def test_a_row_of_50_megabytes_is_a_row(tmp_path: Path) -> None:
+    text = "é\r\n\t" * 10_000_000
+    line = json.dumps({"a": text}, ensure_ascii=False)
+    (tmp_path / "a.jsonl").write_text(f'{{"a": 1}}\n{line}\n{{"a": 2}}\n', encoding="utf-8")
+    (tmp_path / "b.json").write_text(f'[{{"a": 1}}, {line}, {{"a": 2}}]', encoding="utf-8")
+    for name in ("a.jsonl", "b.json"):
+        rows = JsonRows([tmp_path / name])
+        assert [rows[0], rows[2], len(rows)] == [{"a": 1}, {"a": 2}, 3]
+        assert rows[1]["a"] == text
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "b.json"])
+def test_opening_holds_a_window_of_the_file_not_the_file(tmp_path: Path, name: str) -> None:
+    line = json.dumps({"a": "é" * 500}, ensure_ascii=False)
+    num_rows = 30_000
+    text = "\n".join([line] * num_rows) if name == "a.jsonl" else f"[{','.join([line] * num_rows)}]"
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    size = (tmp_path / name).stat().st_size
+    tracemalloc.start()
+    rows = JsonRows([tmp_path / name])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(rows) == num_rows
+    assert peak < size / 3  # 30 MB
+
+
+def test_an_empty_file_among_others_is_passed_over_with_a_warning(tmp_path: Path) -> None:
+    for name, text in (("a.jsonl", ""), ("b.jsonl", '{"a": 1}\n'), ("c.json", "[]"), ("d.jsonl", " \n\t\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.warns(UserWarning, match=r"3 of 4 files hold no rows: .*a\.jsonl is empty; .*only whitespace\. They"):
+        rows = load_rows("json", data_files=f"{tmp_path}/*.json*", split="train")
+    assert len(rows) == 1
+    with pytest.raises(SourceError, match=r"d\.jsonl holds only whitespace\. Give a file"):
+        JsonRows([tmp_path / "d.jsonl"])
+
+
+def test_files_of_other_formats_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"PAR1\x15\x04")
+    with pytest.raises(SourceError, match=r"another format, not JSON\. Read it with source='parquet'"):
+        JsonRows([tmp_path / "a.json"])
+    (tmp_path / "a.jsonl").write_text('{"a": 1}', encoding="utf-16")
+    with pytest.raises(SourceError, match=r"a\.jsonl is written in UTF-16\. Save it as UTF-8"):
+        JsonRows([tmp_path / "a.jsonl"])
+
+
+def test_more_files_than_are_kept_open_are_read(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"{number:03}.jsonl").write_text(f'{{"n": {number}}}\n')
+    rows = JsonRows(sorted(tmp_path.iterdir()))
+    asked = [*range(100), *range(99, -1, -1)] * 5
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        assert [row["n"] for row in threads.map(rows.__getitem__, asked)] == asked
+
+
+@given(ROWS, st.integers(1, 40))
+def test_a_list_is_found_whatever_the_window_cuts(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], window: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("rows")
-    (folder / "a.json").write_text(json.dumps(rows), encoding="utf-8")
-    (folder / "b.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    read = JsonRows([folder / "a.json", folder / "b.jsonl"], check=check)
-    backwards = list(range(len(read)))[::-1]
-    assert read.__getitems__(backwards) == (rows + rows)[::-1]
-    kept = KeptRows(read, np.array(backwards))
-    assert rows_at(kept, [0, 1, -1]) == [kept[0], kept[1], kept[-1]] == [rows[-1], read[-2], rows[0]]
+    file = tmp_path_factory.mktemp("rows") / "a.json"
+    file.write_text(json.dumps(rows, ensure_ascii=False, indent=window % 3 or None), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torchpipe.sources.json_list._WINDOW", window)
+        assert read(file) == rows
 
 
 def test_deep_nesting_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "deep.jsonl").write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
     with pytest.raises(SourceError, match="line 1 is not valid JSON: it nests deeper"):
-        JsonRows([tmp_path / "deep.jsonl"])
+        check_rows(JsonRows([tmp_path / "deep.jsonl"]))
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -200,6 +286,14 @@ def test_splits_that_cannot_be_read_are_sentences(files: dict[str, str]) -> None
 def test_a_format_without_files_is_refused_before_a_folder_is_searched() -> None:
     with pytest.raises(ConfigError, match="source='json' reads files, and no data_files were given"):
         load_rows("json", split="train", data_files=None)
+
+
+def test_the_rows_of_a_split_are_checked_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\nbroken\n')
+    for split in ("train", "train[1:]", "train[:1]+train[2:]"):
+        with pytest.raises(MalformedRow, match="line 3 is not valid JSON"):
+            check_rows(load_rows(str(tmp_path / "a.jsonl"), split=split))
+    check_rows(load_rows(str(tmp_path / "a.jsonl"), split="train[:2]"))
 
 
 def test_views_choose_and_join_rows() -> None:

@@ -114,13 +114,21 @@ def _opener(deadline: _Deadline) -> request.OpenerDirector:
         def https_open(self, req: request.Request) -> HTTPResponse:
             return self.do_open(WatchedTLS, req)
 
+    return web_opener(Plain(), TLS())
+
+
+def web_opener(*handlers: request.BaseHandler) -> request.OpenerDirector:
+    """What opens ``http://`` and ``https://`` addresses and follows redirections to such addresses alone.
+
+    Args:
+        handlers: that speak the two protocols.
+    """
     # No handlers for ftp: and file:, so that a redirection does not lead there.
     opener = request.OpenerDirector()
     for handler in (
         request.ProxyHandler(),
         request.UnknownHandler(),
-        Plain(),
-        TLS(),
+        *handlers,
         request.HTTPDefaultErrorHandler(),
         request.HTTPRedirectHandler(),
         request.HTTPErrorProcessor(),

@@ -16,7 +16,7 @@ from torchpipe.data.protocols import Transform
 from torchpipe.data.row_policy import OnUntrained, RowPolicy
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import KeptRows, Source, load_rows
+from torchpipe.sources import KeptRows, Source, check_rows, load_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store import SFTRecipe
 from torchpipe.store.row_selection import RowSelection
@@ -117,6 +117,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
         self.transform = recipe.transform()
         self.name = recipe.name
         rows = self.rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        if one_sample_a_row:
+            check_rows(rows)  # a malformed row is found now, not in the middle of an epoch
         if filters and recipe.filter_fn is not None:
             self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
             self.name += ", counted after filter_fn"

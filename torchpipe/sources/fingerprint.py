@@ -1,18 +1,20 @@
 """What tells the rows of a source from others, without reading them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.errors import NoFingerprint
-from torchpipe.sources.huggingface import FILE_FORMATS, SPEED_OPTIONS, local_files, no_such_file
+from torchpipe.sources.file_formats import BY_NAME, READERS_VERSION
+from torchpipe.sources.file_names import walked
+from torchpipe.sources.file_source import SPEED_OPTIONS, FileSource, file_source
 from torchpipe.sources.identity import file_identity, object_fingerprint
 
 _MOST_NAMED = 16
 """Of more files than that, one field stands for all."""
 
-_NAMES_FILES = frozenset({"data_files", "data_dir"})
+_NAMES_FILES = frozenset({"data_files", "data_dir", "storage_options"})
 
 
 def source_fingerprint(
@@ -21,67 +23,52 @@ def source_fingerprint(
     """What tells the rows of a source from others: field to text. Equal fields mean equal rows.
 
     Args:
-        source: as :func:`~torchpipe.sources.load_rows` takes it. Of a name with local files: each file's path, size,
-            time of its last change, inode, and the hash of its first and last 64 KiB. Of a Hub repository: its name and
-            the commit that the revision stands for. Of an object: see
+        source: as :func:`~torchpipe.sources.load_rows` takes it. Of files: each one's path, size, time of its last
+            change, inode, and the hash of its first and last 64 KiB, compressed as it is; of one behind an address, its
+            size and what its server says changes with it (an ETag, a time, a version). Of a Hub repository: its name
+            and the commit that the revision stands for. Of an object: see
             :func:`~torchpipe.sources.identity.object_fingerprint`.
         load_dataset_kwargs: likewise.
-        content: of local files, the hash of all their bytes, and nothing else.
+        content: of files, the hash of all their bytes, and nothing else; those behind addresses are fetched.
 
     Raises:
-        NoFingerprint: the rows can't be told from others: files behind addresses, a repository of which no commit is
-            known, an object that doesn't say what it holds.
-        SourceError: there is no such file.
+        NoFingerprint: the rows can't be told from others: a file of which its server says no version, a repository of
+            which no commit is known, an object that doesn't say what it holds.
+        SourceError: there is no such file, or its server is not reached.
     """
     options = dict(load_dataset_kwargs or {})
     if not isinstance(source, str):
         return {"source": object_fingerprint(source)}
     rest = {key: value for key, value in options.items() if key not in SPEED_OPTIONS | _NAMES_FILES | {"revision"}}
     fields = {"source": source, "options": fingerprint(sorted(rest.items()))}
-    is_local = source in FILE_FORMATS or Path(source).exists()
-    files = list(_files(source, options))
-    if source not in FILE_FORMATS and is_local:
+    files = file_source(source, options)
+    if files is not None:
+        fields["source"] = source if source in BY_NAME else files.format.name
+        fields["reader"] = f"{files.format.name} {READERS_VERSION}" if files.is_ours else "load_dataset"
+        return {**fields, **_told_apart(_of_files(files, options.get("split"), content))}
+    if Path(source).is_dir():  # which load_dataset reads in its own way
         fields["source"] = "folder"
-    if not is_local:
-        fields["revision"] = _commit(source, options.get("revision"))
-        fields["data"] = fingerprint([options.get(name) for name in sorted(_NAMES_FILES)])
-        return fields
-    return {**fields, **_told_apart(files, content)}
+        held = walked(Path(source, options.get("data_dir") or ""))
+        return {**fields, **_told_apart([("", file_identity(path, content=content)) for path in held])}
+    fields["revision"] = _commit(source, options.get("revision"))
+    fields["data"] = fingerprint([options.get(name) for name in sorted(_NAMES_FILES)])
+    return fields
 
 
-def _told_apart(files: Sequence[tuple[str, Path]], content: bool) -> dict[str, str]:
-    for _, path in files:
-        if not path.exists():
-            raise no_such_file(path)
-    told = [(group, file_identity(path, content=content)) for group, path in files]
+def _of_files(files: FileSource, split: Any, content: bool) -> list[tuple[str, str]]:
+    """What tells each file from others, with the split that it is given for, if any is named."""
+    unnamed = list(files.groups) == ["train"]
+    return [
+        ("" if unnamed else name, file.identity(content=content))
+        for name, group in files.of_splits(split).items()
+        for file in group
+    ]
+
+
+def _told_apart(told: list[tuple[str, str]]) -> dict[str, str]:
     if len(told) > _MOST_NAMED:
         return {"files": f"{len(told)} files, {fingerprint(told)}"}
     return {f"file {number}{group and f' of {group}'}": text for number, (group, text) in enumerate(told)}
-
-
-def _files(source: str, options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    """The local files, each with the split that it is given for, if any."""
-    files, folder = options.get("data_files"), options.get("data_dir")
-    root = Path(source) if source not in FILE_FORMATS else None
-    for group, names in files.items() if isinstance(files, Mapping) else [("", files)]:
-        for name in [names] if isinstance(names, str | Path) else names or []:
-            if "://" in str(name):
-                raise NoFingerprint(
-                    f"The source reads {name}, and what stands behind an address may change. Download it, or give the "
-                    "repository of the Hub that holds it."
-                )
-        if names:
-            base = root if folder is None else Path(root or "", folder)
-            for path in local_files({"data_files": names, "data_dir": base}):
-                yield str(group), path
-    if files:
-        return
-    if root is not None and root.is_file():
-        yield "", root
-    elif root is not None or folder is not None:
-        held = Path(root or "", folder or "")
-        found = [path for path in sorted(held.rglob("*")) if path.is_file()]
-        yield from (("", path) for path in found if not path.name.startswith("."))
 
 
 def _commit(name: str, revision: Any) -> str:

@@ -1,8 +1,8 @@
 """Rows from Hugging Face's ``load_dataset``, with its failures put in words."""
 
 import csv
-import difflib
 import errno
+import glob
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +15,12 @@ import numpy as np
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ConfigError, SourceError
+from torchpipe.sources.file_source import FileSource, file_source
 from torchpipe.sources.identity import file_identity
-from torchpipe.sources.json_rows import SUFFIXES, JsonRows
+from torchpipe.sources.parquet_files import check_parquet
 from torchpipe.sources.views import JoinedRows, KeptRows
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
-
-
-FILE_FORMATS = ("json", "csv", "parquet", "arrow", "text", "xml", "webdataset")
-
-
-SPEED_OPTIONS = frozenset({"num_proc", "cache_dir", "keep_in_memory", "download_mode", "token", "save_infos"})
-"""Options of load_dataset that change how fast it is, and where it keeps its files, not the rows."""
 
 
 class SourceConfig(Protocol):
@@ -40,50 +34,56 @@ class SourceConfig(Protocol):
 Source = str | Rows | SourceConfig
 
 
-def load_rows(source: Source, *, check_rows: bool = True, **load_dataset_kwargs: Any) -> Rows:
+def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     """The rows of a source.
 
-    Local JSON files are read by :class:`~torchpipe.sources.json_rows.JsonRows`, which leaves every text as it is
-    written; ``load_dataset`` reads all else. The cells of a local CSV file stay text, unless ``features`` says
-    otherwise.
+    Files of JSON, CSV and text are read by our own readers, which leave every text as it is written, wherever the files
+    are; ``load_dataset`` reads all else, and those files too where it is given an option that is its own. See
+    docs/sources.md.
 
     Args:
-        source: a name for ``load_dataset`` ("json", a folder, a Hub repository); any object with ``__len__`` and
-            ``__getitem__``, which is returned as it is; or a value (``Configurable.Config``) whose ``build()``
-            gives one.
-        check_rows: False leaves the check of each row of local JSON files to when it is read (see
-            :class:`~torchpipe.sources.json_rows.JsonRows`).
+        source: a format ("json", "csv", "text", "parquet", ...) with ``data_files`` or ``data_dir``; a file, a pattern,
+            an address or a folder; a repository of the Hub; any object with ``__len__`` and ``__getitem__``, which is
+            returned as it is; or a value (``Configurable.Config``) whose ``build()`` gives one.
         load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Raises:
-        SourceError: nothing is there, it holds no rows, or a file can't be read; the sentence names file and line.
+        SourceError: nothing is there, it holds no rows, or a file can't be read. A row that is malformed raises
+            :class:`~torchpipe.errors.MalformedRow` when it is read; :func:`~torchpipe.sources.check_rows` reads all.
         ConfigError: the source is a stream or has several splits, or options were given beside an object.
     """
     if not isinstance(source, str):
         return _checked_object(source, load_dataset_kwargs)
     name = describe_source(source, load_dataset_kwargs)
-    if source in FILE_FORMATS and not {"data_files", "data_dir"} & {k for k, v in load_dataset_kwargs.items() if v}:
+    if load_dataset_kwargs.pop("streaming", None):
         raise ConfigError(
-            f"source={source!r} reads files, and no data_files were given. Give their path: data_files=..."
+            f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
+            "numbers rows; a pipeline for streams is not here yet. Leave it out: rows of files are read from the disk "
+            "one by one, and are not held in memory."
         )
-    files = _plain_json_files(source, load_dataset_kwargs)
-    if files is not None:
-        return _rows_of_split(files, load_dataset_kwargs.get("split"), name, check_rows)
+    files = file_source(source, load_dataset_kwargs)
+    split = load_dataset_kwargs.get("split")
+    if files is None:
+        return _load_dataset(source, name, load_dataset_kwargs)
+    if split is None:
+        raise ConfigError(f"{name} has the splits {', '.join(files.groups)}. Name one: split=...")
+    if files.is_ours:
+        return _rows_of_split(files, split, name)
+    return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))
+
+
+def _load_dataset(source: str, name: str, options: Mapping[str, Any]) -> Rows:
     import datasets
 
-    if source == "csv":
-        load_dataset_kwargs = {**_as_text(load_dataset_kwargs), **load_dataset_kwargs}
     try:
         with _quiet():
-            rows = datasets.load_dataset(source, **_told_apart(source, load_dataset_kwargs), **load_dataset_kwargs)
+            rows = datasets.load_dataset(source, **options)
     except Exception as error:
-        raise _in_words(error, source, load_dataset_kwargs) from error
+        raise _in_words(error, source, name, options) from error
     if isinstance(rows, Mapping):
         raise ConfigError(f"{name} has the splits {', '.join(map(str, rows))}. Name one: split=...")
     if not isinstance(rows, RandomAccessDataSource):
-        raise ConfigError(
-            f"{name} gave a {type(rows).__name__}, which has no length or index: a stream. Leave out streaming=True."
-        )
+        raise ConfigError(f"{name} gave a {type(rows).__name__}, which has no length or index. Choose another split.")
     if len(rows) == 0:
         raise SourceError(f"{name} holds no rows. Check the split and the file.")
     return rows
@@ -127,69 +127,64 @@ def _quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _told_apart(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """An option that names what local files hold now.
+def _as_load_dataset_takes_it(files: FileSource, split: Any, name: str) -> dict[str, Any]:
+    """The options by which load_dataset reads files: plain ones of this machine."""
+    groups = {split: [file.path() for file in group] for split, group in files.of_splits(split).items()}
+    paths = [path for group in groups.values() for path in group]
+    options = dict(files.options)
+    if files.format.name == "parquet":
+        check_parquet([file for group in files.of_splits(split).values() for file in group], paths, options)
+    if files.format.name == "csv":
+        options = {**_as_text(paths[0], options), **options}
+    # The library keeps what it has read under their paths and times of change alone, and gives that again for files
+    # that were replaced by others of the same time.
+    options.setdefault("name", f"files-{fingerprint([file_identity(path) for path in paths])}")
+    # It takes names for patterns.
+    named = {split: [glob.escape(str(path)) for path in group] for split, group in groups.items()}
+    return {**options, "data_files": named, "split": split}
 
-    The library keeps what it has read under their paths and times of change alone, and gives that again for files that
-    were replaced by others of the same time.
-    """
-    paths = list(local_files(load_dataset_kwargs))
-    if source not in FILE_FORMATS or load_dataset_kwargs.get("name") or not paths or not all(map(Path.is_file, paths)):
-        return {}
-    return {"name": f"files-{fingerprint([file_identity(path) for path in paths])}"}
 
-
-def _as_text(load_dataset_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that keep the cells of local CSV files as written: guessed types turn 007 into 7, and NA into null."""
-    paths = list(local_files(load_dataset_kwargs))
-    if {"features", "names", "column_names", "header"} & set(load_dataset_kwargs) or not all(map(Path.is_file, paths)):
+def _as_text(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that keep the cells of CSV files as written: guessed types turn 007 into 7, and NA into null."""
+    if {"features", "names", "column_names", "header"} & set(options):
         return {}
     import datasets
 
-    delimiter = load_dataset_kwargs.get("delimiter") or load_dataset_kwargs.get("sep") or ","
-    with paths[0].open(newline="", encoding=load_dataset_kwargs.get("encoding") or "utf-8-sig") as file:
+    delimiter = options.get("delimiter") or options.get("sep") or ","
+    with path.open(newline="", encoding=options.get("encoding") or "utf-8-sig") as file:
         header = next(csv.reader(file, delimiter=delimiter), [])
     columns = datasets.Features({name: datasets.Value("string") for name in header})
     return {"features": columns, "keep_default_na": False} if header else {}
 
 
-def _plain_json_files(source: str, load_dataset_kwargs: Mapping[str, Any]) -> dict[str, list[Path]] | None:
-    """The local JSON files of each split, if that is all that is asked for; they are read by :class:`JsonRows`."""
-    files = load_dataset_kwargs.get("data_files")
-    # What makes the library faster must not change by whom rows are read.
-    known = {"data_files", "data_dir", "split"} | SPEED_OPTIONS
-    if source != "json" or not files or not set(load_dataset_kwargs) <= known:
-        return None
-    folder = load_dataset_kwargs.get("data_dir")
-    groups = files if isinstance(files, Mapping) else {"train": files}
-    found = {split: list(local_files({"data_files": names, "data_dir": folder})) for split, names in groups.items()}
-    paths = [path for group in found.values() for path in group]
-    return found if paths and all(path.is_file() and path.suffix in SUFFIXES for path in paths) else None
-
-
-def _rows_of_split(files: Mapping[str, list[Path]], split: Any, name: str, check: bool) -> Rows:
+def _rows_of_split(files: FileSource, split: Any, name: str) -> Rows:
     """The rows of ``split``: a name, or ``load_dataset``'s grammar of parts and sums (``train[:90%]``)."""
-    if split is None:
-        raise ConfigError(f"{name} has the splits {', '.join(files)}. Name one: split=...")
-    if split in files:
-        return JsonRows(files[split], check=check)
+    read = files.format.rows
+    assert read is not None
+    options = files.deciding
+    if split in files.groups:
+        return read(files.groups[split], options)
     import datasets
 
-    rows = {name: JsonRows(paths, check=check) for name, paths in files.items()}
+    rows = {name: read(group, options) for name, group in files.of_splits(split).items()}
     try:
         instruction = datasets.ReadInstruction.from_spec(str(split))
         parts = instruction.to_absolute({name: len(group) for name, group in rows.items()})
     except (ValueError, AssertionError) as error:
         raise ConfigError(
-            f"{name}: split={split!r} can't be read: {error} The splits are {', '.join(files)}."
+            f"{name}: split={split!r} can't be read: {error} The splits are {', '.join(files.groups)}."
         ) from error
     kept = [KeptRows(rows[part.splitname], np.arange(part.from_, part.to)) for part in parts if part.from_ < part.to]
     if not kept:
-        raise SourceError(
-            f"{name} holds no rows: nothing is left for split={split!r}. Choose a split that holds some (a recipe does "
-            "without held-out rows by dataset_val=null)."
-        )
+        raise _nothing_left(name, split)
     return kept[0] if len(kept) == 1 else JoinedRows(kept)
+
+
+def _nothing_left(name: str, split: Any) -> SourceError:
+    return SourceError(
+        f"{name} holds no rows: nothing is left for split={split!r}. Choose a split that holds some (a recipe does "
+        "without held-out rows by dataset_val=null)."
+    )
 
 
 def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows:
@@ -211,53 +206,30 @@ def _checked_object(source: Any, load_dataset_kwargs: Mapping[str, Any]) -> Rows
     return source
 
 
-def _in_words(error: Exception, source: str, load_dataset_kwargs: Mapping[str, Any]) -> SourceError | ConfigError:
+def _in_words(error: Exception, source: str, name: str, options: Mapping[str, Any]) -> SourceError | ConfigError:
     """The sentence for a failure of ``load_dataset``."""
-    name = describe_source(source, load_dataset_kwargs)
     full = next((each for each in _causes(error) if getattr(each, "errno", None) in _NO_SPACE), None)
     if full is not None:
-        where = load_dataset_kwargs.get("cache_dir") or os.environ.get("HF_DATASETS_CACHE") or "its cache folder"
+        where = options.get("cache_dir") or os.environ.get("HF_DATASETS_CACHE") or "its cache folder"
         return SourceError(
             f"{name} can't be loaded: load_dataset can't write to {where} ({full.strerror}). Free some space, or name "
             "another folder: cache_dir=..."
         )
-    paths = list(local_files(load_dataset_kwargs))
-    missing = [path for path in paths if not path.exists()]
-    if missing and not any(character in str(missing[0]) for character in "*?["):
-        return no_such_file(missing[0])
     if isinstance(error, TypeError):
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
         )
     first_line = (str(error.__cause__ or error).splitlines() or [""])[0]
     if "corresponds to no data" in first_line:
-        split = load_dataset_kwargs.get("split")
-        return SourceError(
-            f"{name} holds no rows: nothing is left for split={split!r}. Choose a split that holds some (a recipe does "
-            "without held-out rows by dataset_val=null)."
-        )
+        return _nothing_left(name, options.get("split"))
     return SourceError(
-        f"{name} can't be loaded: {first_line or type(error).__name__}. Check source={source!r} and "
-        f"{_options(load_dataset_kwargs)}"
+        f"{name} can't be loaded: {first_line or type(error).__name__}. Check source={source!r} and {_options(options)}"
     )
 
 
 def _options(load_dataset_kwargs: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value!r}" for key, value in load_dataset_kwargs.items()) or "its options."
-
-
-def local_files(load_dataset_kwargs: Mapping[str, Any]) -> Iterator[Path]:
-    """The paths that ``data_files`` and ``data_dir`` name on this machine, in order; a file need not be there."""
-    files = load_dataset_kwargs.get("data_files")
-    folder = Path(load_dataset_kwargs.get("data_dir") or "")
-    groups = files.values() if isinstance(files, Mapping) else [files]
-    for group in groups:
-        for name in [group] if isinstance(group, str | Path) else group or []:
-            if "://" in str(name):
-                continue
-            path = folder / name
-            found = sorted(path.parent.glob(path.name)) if any(character in path.name for character in "*?[") else []
-            yield from found or [path]
+    told = {key: value for key, value in load_dataset_kwargs.items() if not str(value).startswith("files-")}
+    return ", ".join(f"{key}={value!r}" for key, value in told.items()) or "its options."
 
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -268,14 +240,3 @@ def _causes(error: BaseException | None) -> Iterator[Any]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def no_such_file(path: Path) -> SourceError:
-    """The error of a file that isn't there; it says what is near."""
-    return SourceError(f"There is no file {path} (looked from {Path.cwd()}). {_nearest_file(path)}")
-
-
-def _nearest_file(path: Path) -> str:
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"Did you mean {path.parent / near[0]}?" if near else "Check data_files."

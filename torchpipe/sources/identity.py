@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from torchpipe._fingerprint import fingerprint
-from torchpipe.errors import SourceError
+from torchpipe.sources.reading import reading
 
 _END = 64 * 2**10
 """So many bytes at either end of a file are hashed."""
@@ -28,24 +28,28 @@ def object_fingerprint(source: Any) -> str:
     return fingerprint(source)
 
 
-def file_identity(path: Path, *, content: bool = False) -> str:
+def file_identity(path: Path, *, content: bool = False, suffix: str | None = None) -> str:
     """What tells a file from others: path, size, time of change, inode and the hash of its ends; or of all its bytes.
+
+    Args:
+        path: where it is.
+        content: True: nothing but its suffix and the hash of all its bytes.
+        suffix: of what it holds; None: that of its name.
 
     Raises:
         SourceError: there is no such file, or it can't be read.
     """
-    try:
-        with path.open("rb") as file:
-            if content:
-                return f"{path.suffix} content {hashlib.file_digest(file, _blake2b).hexdigest()}"
-            stat = os.fstat(file.fileno())
-            ends = _blake2b(file.read(_END))
-            file.seek(max(_END, stat.st_size - _END))
-            ends.update(file.read(_END))
-    except OSError as error:
-        raise SourceError(f"Can't read {path}: {error.strerror}. Check its path.") from error
+    with reading(str(path), path), path.open("rb") as file:
+        if content:
+            kind = path.suffix if suffix is None else suffix
+            return f"{kind} content {hashlib.file_digest(file, _blake2b).hexdigest()}"
+        stat = os.fstat(file.fileno())
+        ends = _blake2b(file.read(_END))
+        file.seek(max(_END, stat.st_size - _END))
+        ends.update(file.read(_END))
     told = f"{stat.st_size} bytes, changed {stat.st_mtime_ns}, inode {stat.st_ino}, ends {ends.hexdigest()}"
-    return f"{path.absolute()}: {told}"
+    # A name of bytes that are no text would have no UTF-8 form.
+    return f"{path.absolute()}: {told}".encode("utf-8", "backslashreplace").decode()
 
 
 def _blake2b(start: bytes = b"") -> Any:

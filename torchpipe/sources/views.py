@@ -9,8 +9,8 @@ import numpy as np
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.sources.file_rows import FileRows
 from torchpipe.sources.identity import object_fingerprint
-from torchpipe.sources.json_rows import JsonRows
 
 
 class KeptRows:
@@ -31,20 +31,14 @@ class KeptRows:
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
 
-    def __getitems__(self, indices: Sequence[int], /) -> list[Mapping[str, Any]]:
-        """Several rows."""
-        return rows_at(self._rows, self._kept[np.asarray(indices, dtype=np.int64)].tolist())
+    @property
+    def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:
+        """Where the rows come from."""
+        return [self._rows]
 
     def fingerprint(self) -> str:
         """What tells these rows from others: the source's own fingerprint, and the numbers."""
         return fingerprint([object_fingerprint(self._rows), self._kept])
-
-
-def rows_at(rows: RandomAccessDataSource[Mapping[str, Any]], indices: Sequence[int]) -> list[Mapping[str, Any]]:
-    """The rows of these numbers, read at once from the sources of this package, whose rows are the same either way."""
-    if isinstance(rows, JsonRows | KeptRows):
-        return rows.__getitems__(indices)
-    return [rows[index] for index in indices]
 
 
 class JoinedRows:
@@ -64,6 +58,28 @@ class JoinedRows:
         number = bisect_right(self._ends, index)
         return self._sources[number][index - (self._ends[number - 1] if number else 0)]
 
+    @property
+    def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:
+        """Where the rows come from."""
+        return list(self._sources)
+
     def fingerprint(self) -> str:
         """What tells these rows from others: the sources' own fingerprints, in order."""
         return fingerprint([object_fingerprint(source) for source in self._sources])
+
+
+def check_rows(rows: RandomAccessDataSource[Mapping[str, Any]]) -> None:
+    """Reads the rows of files once, so that a malformed one is found now; rows from elsewhere are not read.
+
+    Raises:
+        MalformedRow: of the first.
+    """
+    if _are_of_files(rows):
+        for index in range(len(rows)):
+            rows[index]
+
+
+def _are_of_files(rows: object) -> bool:
+    if isinstance(rows, KeptRows | JoinedRows):
+        return any(map(_are_of_files, rows.sources))
+    return isinstance(rows, FileRows)

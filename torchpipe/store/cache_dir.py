@@ -1,7 +1,8 @@
 """Where stores are kept."""
 
-import os
 from pathlib import Path
+
+from torchpipe._cache_dir import cache_folder
 
 
 def stores_folder(cache_dir: str | Path | None = None) -> Path:
@@ -10,8 +11,4 @@ def stores_folder(cache_dir: str | Path | None = None) -> Path:
     Args:
         cache_dir: None: the environment's TORCHPIPE_CACHE, else torchpipe in its XDG_CACHE_HOME, else in ~/.cache.
     """
-    if cache_dir is None:
-        cache_dir = os.environ.get("TORCHPIPE_CACHE") or None
-    if cache_dir is None:
-        cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torchpipe"
-    return Path(cache_dir).expanduser() / "store"
+    return cache_folder(cache_dir) / "store"

@@ -18,7 +18,6 @@ from torchpipe.errors import ConfigError, DataError, NoFingerprint
 from torchpipe.sources import Rows, Source, describe_source, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
-from torchpipe.sources.views import rows_at
 from torchpipe.store.row_selection import Duplicates, RowSelection
 from torchpipe.store.rows import Made, RowSamples
 
@@ -163,7 +162,7 @@ class SourceRows(RowSamples):
         self.name = recipe.name
         self._transform = recipe.transform()
         self._policy = recipe.row_policy
-        self._rows: Rows = load_rows(recipe.source, check_rows=False, **recipe.load_dataset_kwargs)
+        self._rows: Rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
         self._selection = recipe.selection(self._rows)
         self.num_rows = len(self._rows)
         self.vocab_size = recipe.vocab_size
@@ -197,9 +196,9 @@ class SourceRows(RowSamples):
 
     def _at_once(self, rows: range) -> list[Made]:
         why: dict[int, Reason | None] = {row: self._selection.why_out(row) for row in rows}
-        kept = [row for row in rows if why[row] is None]
         # A transform that changes its row must not change a source that lies in memory.
-        given = [dict(row) if isinstance(row, dict) else row for row in rows_at(self._rows, kept)]
+        read = (self._rows[row] for row in rows if why[row] is None)
+        given = [dict(row) if isinstance(row, dict) else row for row in read]
         fitted = iter(self._transform.fitted_rows(given))
         return [self._used(next(fitted)) if out is None else out for out in why.values()]
 

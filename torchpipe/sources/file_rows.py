@@ -1,0 +1,216 @@
+"""Rows that stay in their files: where each begins and ends is all that is held in memory."""
+
+import os
+from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torchpipe._fingerprint import fingerprint
+from torchpipe._sentences import printable
+from torchpipe._suggest import listed
+from torchpipe.errors import MalformedRow, SourceError
+from torchpipe.sources.reading import reading
+from torchpipe.sources.source_file import SourceFile, warn_once
+
+BOM = b"\xef\xbb\xbf"
+
+_MOST_OPEN = 64
+"""So many files are kept open; of more, each is opened for the row that is read."""
+
+_AT_ONCE = 2**20
+
+
+class FileRows(ABC):
+    """The rows of files, by number. Opening finds where each row stands; a row is parsed when it is read.
+
+    A row costs 16 bytes of memory, and opening holds one row at a time. A row that can't be read as it is written
+    raises when it is read, so that the rows around it can be; :func:`~torchpipe.sources.check_rows` reads all of them.
+
+    Args:
+        files: read in this order: paths, or files that are elsewhere or compressed.
+
+    Raises:
+        SourceError: a file is missing or can't be read, or what is wrong with it leaves open where its rows are; or all
+            are empty. When a row is read: the file has changed since it was opened.
+        MalformedRow: when a row is read; the sentence names file, line and byte.
+    """
+
+    def __init__(self, files: Sequence[Path | SourceFile]) -> None:
+        self._source_files = [file if isinstance(file, SourceFile) else SourceFile.of_path(file) for file in files]
+        self._starts, self._stops = array("q"), array("q")
+        self._first_rows: list[int] = []
+        self._paths: list[Path] = []
+        self._stamps: list[tuple[int, int]] = []
+        self._opened: dict[int, int] = {}
+        empty: list[str] = []
+        for number, file in enumerate(self._source_files):
+            self._paths.append(path := file.path())
+            self._first_rows.append(before := len(self._starts))
+            with reading(file.name, path), path.open("rb") as opened:
+                self._stamps.append(_stamp(os.fstat(opened.fileno())))
+                for start, stop in self._bounds(number, opened):
+                    self._starts.append(start)
+                    self._stops.append(stop)
+            if len(self._starts) == before:
+                empty.append(f"{file.name} {_how_empty(path)}")
+        if not self._starts:
+            raise SourceError(f"{empty[0] if empty else 'No file'}. Give a file with at least one row.")
+        if empty:
+            warn_once(
+                f"{len(empty)} of {len(self._source_files)} files hold no rows: {'; '.join(empty[:3])}"
+                f"{'; ...' if empty[3:] else ''}. They are passed over."
+            )
+
+    @abstractmethod
+    def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
+        """Where each row of file ``number`` starts and stops, in bytes.
+
+        Raises:
+            SourceError: it can't be told.
+        """
+
+    @abstractmethod
+    def _parsed(self, number: int, start: int, raw: bytes) -> Mapping[str, Any]:
+        """The row of file ``number`` that stands at a byte.
+
+        Raises:
+            MalformedRow: it is not written as it should be.
+        """
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
+        index %= len(self)
+        number = bisect_right(self._first_rows, index) - 1
+        start = self._starts[index]
+        return self._parsed(number, start, self._read(number, start, self._stops[index]))
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What tells these rows from others; see :meth:`_told_apart_by`.
+
+        Raises:
+            NoFingerprint: a file is behind an address whose server doesn't say when it changed.
+        """
+
+    def _told_apart_by(self, *settings: Any) -> str:
+        """The fingerprint of some settings of a reader, and of what tells each file from others."""
+        return fingerprint([*settings, [file.identity() for file in self._source_files]])
+
+    def _read(self, number: int, start: int, stop: int) -> bytes:
+        descriptor, mine = self._opened.get(number), False
+        if descriptor is None:
+            with reading(self._source_files[number].name, self._paths[number]):
+                descriptor, mine = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC), True
+        try:
+            changed = _stamp(os.fstat(descriptor)) != self._stamps[number]
+            raw = b"" if changed else _pread(descriptor, start, stop)
+        finally:
+            if mine and (len(self._opened) >= _MOST_OPEN or self._opened.setdefault(number, descriptor) != descriptor):
+                os.close(descriptor)
+        if changed or len(raw) < stop - start:
+            raise SourceError(
+                f"{self._source_files[number].name} has changed since it was opened. Start the run again."
+            )
+        return raw
+
+    def malformed(self, number: int, start: int, raw: bytes, place: int, what: str, advice: str = "") -> MalformedRow:
+        """The error of a row, with the line and the byte where it is wrong.
+
+        Args:
+            number: of the file.
+            start: the row's first byte in it.
+            raw: the row's bytes.
+            place: the byte of the row that is wrong.
+            what: what is wrong, as "is not valid JSON: ...".
+            advice: what to do about it, beside correcting the line.
+        """
+        name = self._source_files[number].name
+        line = 1 + _newlines_before(self._paths[number], start) + raw.count(b"\n", 0, place)
+        begin = raw.rfind(b"\n", 0, place) + 1
+        advice = advice or "Correct or delete that line."
+        error = MalformedRow(f"{name}, line {line} {what} (byte {start + place:,} of the file). {advice}")
+        error.path, error.line, error.offset = name, line, start + place
+        error.column = 1 + len(raw[begin:place].decode("utf-8", "replace"))
+        return error
+
+    def decoded(self, number: int, start: int, raw: bytes) -> str:
+        """The row's text.
+
+        Raises:
+            MalformedRow: it is not UTF-8.
+        """
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            what = f"is not UTF-8 ({error.reason})"
+            raise self.malformed(number, start, raw, error.start, what, "Save the file as UTF-8.") from None
+
+    def __del__(self) -> None:
+        for descriptor in getattr(self, "_opened", {}).values():
+            os.close(descriptor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}  # another process opens its own
+
+
+def after_bom(opened: BinaryIO) -> int:
+    """Where the text of a file begins, with the file placed there: a byte order mark is none of it."""
+    begin = len(BOM) if opened.read(len(BOM)) == BOM else 0
+    opened.seek(begin)
+    return begin
+
+
+def lines(opened: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
+    """Each line with its first byte's place. A line ends after ``\\n``, and nowhere else."""
+    for line in opened:
+        yield start, line
+        start += len(line)
+
+
+def begins_with(path: Path, num_chars: int = 24) -> str:
+    """The first characters of a file, for a sentence."""
+    with path.open("rb") as file:
+        return repr(printable(file.read(num_chars).decode("utf-8", "backslashreplace")))
+
+
+def _how_empty(path: Path) -> str:
+    if path.stat().st_size == 0:
+        return "is empty"
+    with path.open("rb") as file:
+        after_bom(file)
+        blank = all(not part.strip() for part in iter(lambda: file.read(_AT_ONCE), b""))
+    return "holds only whitespace" if blank else "holds no rows"
+
+
+def columns_named(names: Sequence[str], most: int = 12) -> str:
+    """Some columns' names, for a sentence."""
+    return listed(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _pread(descriptor: int, start: int, stop: int) -> bytes:
+    """The bytes of a span; fewer where the file ends before. One call of the system gives at most 2 GiB."""
+    parts: list[bytes] = []
+    while start < stop and (part := os.pread(descriptor, min(stop - start, 2**30), start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _newlines_before(path: Path, stop: int) -> int:
+    count = 0
+    with path.open("rb") as file:
+        while stop > 0 and (part := file.read(min(_AT_ONCE, stop))):
+            count += part.count(b"\n")
+            stop -= len(part)
+    return count
+
+
+def _stamp(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_size, stat.st_mtime_ns
