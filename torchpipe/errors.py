@@ -77,6 +77,7 @@ class MalformedRow(SourceError, DataError):  # noqa: N818  # what it is of, besi
         line: of the file, from 1: where the row is wrong.
         column: of that line, in characters from 1, where it is known.
         offset: in bytes of the file (as inflated), from 0: where the row is wrong, or where it starts.
+        text: what is written there instead of the row.
         reason: under which such rows are counted.
     """
 
@@ -84,6 +85,7 @@ class MalformedRow(SourceError, DataError):  # noqa: N818  # what it is of, besi
     line: int = 0
     column: int | None = None
     offset: int = 0
+    text: str = ""
     reason = "malformed_json"
 
 

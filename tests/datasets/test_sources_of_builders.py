@@ -94,3 +94,26 @@ def test_tools_of_one_row_keep_their_own_keys_up_to_the_message(tmp_path: Path) 
 def test_a_stream_is_refused_by_a_builder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="streaming=True gives a stream, whose rows have no number"):
         instruct(str(tmp_path / "a.jsonl"), streaming=True)
+
+
+def test_one_broken_line_is_left_out_and_written_down(tmp_path: Path) -> None:
+    file = tmp_path / "qa.jsonl"
+    good = [json.dumps({"input": f"{n} + 1?", "output": str(n + 1)}) for n in range(5)]
+    file.write_text("\n".join([*good[:3], '{"input": "3 + 1?", "out', *good[3:]]) + "\n", encoding="utf-8")
+    bad_rows = tmp_path / "bad.jsonl"
+    dataset = instruct_dataset(
+        tiny_tokenizer(512),
+        source="json",
+        data_files=str(file),
+        cache=True,
+        cache_dir=str(tmp_path / "cache"),
+        num_proc=1,
+        on_error="quarantine",
+        quarantine_file=str(bad_rows),
+    )
+    assert dataset.ledger.as_dict() == {"read": 6, "used": 5, "malformed_json": 1}
+    (written,) = [json.loads(line) for line in bad_rows.read_text(encoding="utf-8").splitlines()]
+    assert written["row"] == 3
+    assert written["reason"] == "malformed_json"
+    assert "qa.jsonl, line 4 is not valid JSON" in written["error"]
+    assert written["content"] == '{"input": "3 + 1?", "out'

@@ -138,6 +138,7 @@ class FileRows(ABC):
         error = MalformedRow(f"{name}, line {line} {what} (byte {start + place:,} of the file). {advice}")
         error.path, error.line, error.offset = name, line, start + place
         error.column = 1 + len(raw[begin:place].decode("utf-8", "replace"))
+        error.text = raw.decode("utf-8", "replace")
         return error
 
     def decoded(self, number: int, start: int, raw: bytes) -> str:

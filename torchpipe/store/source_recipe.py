@@ -14,7 +14,7 @@ from torchpipe.data.ledger import Reason
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
-from torchpipe.errors import ConfigError, DataError, NoFingerprint
+from torchpipe.errors import ConfigError, DataError, MalformedRow, NoFingerprint
 from torchpipe.sources import Rows, Source, describe_source, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
@@ -218,7 +218,7 @@ class SourceRows(RowSamples):
         try:
             return self._rows[row]
         except DataError:  # it can't be read
-            return getattr(error, "text", None)
+            return error.text if isinstance(error, MalformedRow) else None
 
     def prepare(self) -> None:
         """Has the tokenizer's back end build its tables, where it does that when it is first asked to encode."""
