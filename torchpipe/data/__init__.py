@@ -19,7 +19,13 @@ from torchpipe.data.message_transforms import (
 )
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.openai_dicts import as_openai, from_openai
-from torchpipe.data.preference_transforms import ChosenRejectedToMessages
+from torchpipe.data.pair_policy import PairPolicy
+from torchpipe.data.preference_transforms import (
+    ChosenRejectedToMessages,
+    PromptedPairToMessages,
+    StackExchangePairedToMessages,
+    TranscriptPairToMessages,
+)
 from torchpipe.data.prompt_templates import (
     ChatMLTemplate,
     GrammarErrorCorrectionTemplate,
@@ -29,7 +35,7 @@ from torchpipe.data.prompt_templates import (
     SummarizeTemplate,
     prompt_template,
 )
-from torchpipe.data.sequences import next_token_labels, truncate
+from torchpipe.data.sequences import next_token_labels, truncate, unshifted_labels
 from torchpipe.data.tool_calls import ToolCall
 from torchpipe.data.train_on import TrainOn
 
@@ -50,14 +56,18 @@ __all__ = [
     "MaskingStrategy",
     "Message",
     "OpenAIToMessages",
+    "PairPolicy",
     "PromptTemplate",
     "PromptTemplateInterface",
+    "PromptedPairToMessages",
     "QuestionAnswerTemplate",
     "Role",
     "ShareGPTToMessages",
+    "StackExchangePairedToMessages",
     "SummarizeTemplate",
     "ToolCall",
     "TrainOn",
+    "TranscriptPairToMessages",
     "as_openai",
     "format_content_with_images",
     "from_openai",
@@ -73,6 +83,7 @@ __all__ = [
     "prompt_template",
     "resolve_masking_strategy",
     "truncate",
+    "unshifted_labels",
     "validate_messages",
 ]
 

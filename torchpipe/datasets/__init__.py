@@ -7,6 +7,12 @@ from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
+from torchpipe.datasets.preference_builders import (
+    hh_rlhf_helpful_dataset,
+    preference_dataset,
+    stack_exchange_paired_dataset,
+)
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
@@ -16,20 +22,25 @@ __all__ = [
     "GrowingPackedDataset",
     "MaskedMessages",
     "PackedDataset",
+    "PreferenceDataset",
     "SFTDataset",
     "SFTTransform",
     "StoredDataset",
+    "StoredPreferenceDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",
     "count_samples",
     "describe_packing",
     "grammar_dataset",
+    "hh_rlhf_helpful_dataset",
     "instantiate_dataset",
     "instruct_dataset",
+    "preference_dataset",
     "samsum_dataset",
     "sft_dataset",
     "slimorca_dataset",
+    "stack_exchange_paired_dataset",
 ]
 
 __getattr__ = refusing(__name__)

@@ -16,7 +16,8 @@ from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_pla
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
-from torchpipe.datasets.sft import SFTDataset, left_out_before
+from torchpipe.datasets.row_dataset import left_out_before
+from torchpipe.datasets.sft import SFTDataset
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts

@@ -1,31 +1,19 @@
 """The map-style data set of supervised fine-tuning."""
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
-from torch.utils.data import Dataset
-
-from torchpipe._fingerprint import fingerprint
-from torchpipe._progress import track
-from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
-from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
+from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.row_policy import OnUntrained, RowPolicy
-from torchpipe.datasets.row_number import row_number
-from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import KeptRows, Source, load_rows
-from torchpipe.sources.row_filter import RowFilter, made_of_row
+from torchpipe.datasets.row_dataset import RowDataset
+from torchpipe.errors import ConfigError
+from torchpipe.sources import Source
 from torchpipe.store import SFTRecipe
-from torchpipe.store.row_selection import RowSelection
-from torchpipe.store.source_recipe import is_trained, untrained_error
-
-Made = TypeVar("Made")
+from torchpipe.store.source_recipe import SourceRecipe
 
 
-class SFTDataset(Dataset[dict[str, Any]]):
+class SFTDataset(RowDataset):
     """Rows of a source, turned into samples when they are asked for. Construction tokenises nothing.
 
     Args:
@@ -95,17 +83,13 @@ class SFTDataset(Dataset[dict[str, Any]]):
         self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 
     @classmethod
-    def of_recipe(cls, recipe: SFTRecipe, *, as_stored: bool = False) -> "SFTDataset":
-        """The data set of a recipe.
-
-        Args:
-            recipe: what the constructor is given otherwise.
-            as_stored: True numbers rows as a store does: those that the filter leaves out count, and a row may give no
-                sample or several.
+    def refuse_other_than_one(cls, recipe: SourceRecipe) -> None:
+        """Refuses a recipe that makes no sample of a row, or several: here, row k is sample k.
 
         Raises:
-            SourceError, ConfigError: as the constructor.
+            ConfigError: it does; the sentence says which option.
         """
+<<<<<<< HEAD
         dataset = cls.__new__(cls)
         dataset._open(recipe, filters=not as_stored, one_sample_a_row=not as_stored)
         return dataset
@@ -228,3 +212,12 @@ def _refuse_other_than_one(recipe: SFTRecipe) -> None:
             f"The tokenizer has on_unproved={on_unproved!r}, which makes none or several samples of a row, and this "
             "data set has one for each. Use 'refuse' or 'common_prefix', pack (packed=True) or store it (cache=True)."
         )
+=======
+        assert isinstance(recipe, SFTRecipe)
+        if recipe.overflow is not None and not recipe.overflow.gives_one:
+            raise ConfigError(
+                f"overflow={recipe.overflow.overflow!r} gives a row no sample or several, and each row of an "
+                "SFTDataset is one sample. Pack it (packed=True) or store it (cache=True), or set overflow to "
+                "'truncate' or 'error'."
+            )
+        super().refuse_other_than_one(recipe)
