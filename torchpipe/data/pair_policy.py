@@ -14,9 +14,9 @@ used as it is."""
 PairOverflow = Literal["error", "drop", "truncate"]
 """What becomes of a pair that is too long: an error that names it; it is left out; it is cut."""
 
-PromptTruncation = Literal["left", "right", "turns"]
-"""What a prompt that is cut loses: its first tokens, its last ones, or its oldest turns, so that what the system says
-and the newest turns stay as the chat format writes them."""
+PromptTruncation = Literal["left", "turns"]
+"""What a prompt that is cut loses: its first tokens, wherever that cut falls; or its oldest turns, so that what the
+system says and the newest turns stay as the chat format writes them. Its end, with the question, always stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,8 @@ class PairPolicy:
 
     The prompt of a pair is what both conversations begin with; each response is all that follows. With "truncate" the
     prompt is cut to ``max_prompt_len``, the same way in both, then each response on the right to ``max_response_len``
-    and to what the prompt leaves of ``max_seq_len``.
+    and to what the prompt leaves of ``max_seq_len``. A pair whose prompt leaves no token of a response, or has no turn
+    left to lose, is left out as too long.
 
     Attributes:
         on_equal: of answers that are equal, so that nothing is preferred.

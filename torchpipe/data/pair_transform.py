@@ -8,12 +8,12 @@ import numpy as np
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, without_limit
-from torchpipe.data.pair_cuts import fitted_pair
+from torchpipe.data.pair_cuts import PairCutter
 from torchpipe.data.pair_policy import PairPolicy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.data.sequences import unshifted_labels
-from torchpipe.data.shared_prompt import check_prompts, equal_answers, num_shared, without_flags
+from torchpipe.data.shared_prompt import Conversations
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
 SIDES = ("chosen", "rejected")
@@ -76,11 +76,11 @@ class PairTransform:
     def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
         """What :meth:`fitted` gives each row; the tokenizer is given several conversations at once."""
         read = [self._read(row) for row in rows]
-        made = iter(self._sides.fitted_rows([side for pair in read for side in pair]))
-        return [self._pair(pair, next(made), next(made)) for pair in read]
+        made = iter(self._sides.fitted_rows([side for pair in read for side in pair.rows()]))
+        return [self._pair(pair, [next(made), next(made)]) for pair in read]
 
-    def _read(self, sample: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The two conversations of a row, as the tokenizer is given them."""
+    def _read(self, sample: Mapping[str, Any]) -> Conversations:
+        """The two conversations of a row."""
         row = self.message_transform(sample)
         if not isinstance(row, Mapping) or any(side not in row for side in SIDES):
             held = listed(row) if isinstance(row, Mapping) else f"a {type(row).__name__}"
@@ -88,33 +88,28 @@ class PairTransform:
                 f"The message_transform of a preference data set returns {listed(SIDES)}, two lists of messages; it "
                 f"returned {held}. torchpipe.data.ChosenRejectedToMessages makes them of such columns."
             )
-        chosen, rejected = (_messages(row[side], side) for side in SIDES)
-        shared = num_shared(chosen, rejected)
-        if len(chosen) == len(rejected) == shared:
-            if self.policy.on_equal == "refuse":
-                raise equal_answers("conversation")
-            shared = _last_answer(chosen)
-        elif self.policy.on_prompts_differ == "refuse":
-            check_prompts(chosen, rejected, shared)
         rest = {key: value for key, value in row.items() if key not in SIDES}
-        prompt = [without_flags(message) for message in chosen[:shared]]
-        return (
-            {**rest, "messages": [*prompt, *chosen[shared:]]},
-            {**rest, "messages": [*prompt, *rejected[shared:]]},
-        )
+        chosen, rejected = (_messages(row[side], side) for side in SIDES)
+        pair = Conversations.of(chosen, rejected, rest)
+        if pair.are_equal:
+            if self.policy.on_equal == "refuse":
+                raise _equal("conversations")
+        elif self.policy.on_prompts_differ == "refuse":
+            pair.check_prompts()
+        return pair
 
-    def _pair(self, rows: tuple[dict[str, Any], dict[str, Any]], *sides: Fitted) -> Fitted:
-        num_tokens = sum(side.num_tokens for side in sides)
+    def _pair(self, pair: Conversations, sides: Sequence[Fitted]) -> Fitted:
         for side in sides:
             if side.left_out is not None:
-                return Fitted(samples=[], left_out=side.left_out, num_tokens=num_tokens)
-        samples = [side.samples[0] for side in sides]
-        for sample in samples:
-            _check_sample(sample)
-        fitted = fitted_pair(rows, samples, self.policy, self._sides)
-        if self.policy.on_equal == "refuse" and len(fitted.samples) == 2 and _are_equal(*fitted.samples):
-            raise equal_answers("tokens" if len(fitted.samples[0]["tokens"]) else "answers")
+                return side
+        cutter = PairCutter(policy=self.policy, render=self._rendered, transform=self.whole_transform)
+        fitted = cutter.fitted(pair, [_text_alone(side.samples[0]) for side in sides])
+        if self.policy.on_equal == "refuse" and fitted.samples and _are_equal(*fitted.samples):
+            raise _equal("tokens")
         return fitted
+
+    def _rendered(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [_text_alone(self._sides.fitted(row, labels=False).samples[0]) for row in rows]
 
 
 _LEFT_OUT = {
@@ -135,12 +130,15 @@ def _messages(messages: Any, side: str) -> Sequence[Message]:
     return messages
 
 
-def _last_answer(messages: Sequence[Message]) -> int:
-    """Where the answer begins that ends a conversation: of two that are equal, all of it is shared."""
-    return max((place for place, message in enumerate(messages) if message.role == "assistant"), default=0)
+def _equal(what: str) -> DataError:
+    return DataError(
+        f"The chosen and the rejected {what} are equal, so that nothing is preferred. Leave such rows out (on_error, "
+        "cache or packed; or a filter_fn), or set on_equal to 'keep'.",
+        reason="chosen_equals_rejected",
+    )
 
 
-def _check_sample(sample: Mapping[str, Any]) -> None:
+def _text_alone(sample: dict[str, Any]) -> dict[str, Any]:
     if "encoder_input" in sample:
         raise DataError("A conversation holds images, and preference data sets are of text alone.")
     if "loss_weights" in sample:
@@ -148,6 +146,7 @@ def _check_sample(sample: Mapping[str, Any]) -> None:
             "A message has a weight other than 0 and 1, and the losses of preference data sets know none. Leave it out "
             "of the row, or set it to 0 or 1."
         )
+    return sample
 
 
 def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
-from torchpipe.datasets.sft import left_out_before
+from torchpipe.datasets.row_dataset import left_out_before
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -65,11 +65,11 @@ def preference_dataset(
         pack_len: packed only: tokens of a row; None: twice the most tokens of a side, so that every pair fits.
         overflow: what becomes of pairs that are too long: "error", "truncate"; stored, also "drop". None leaves it to
             the tokenizer, which cuts each side by itself.
-        max_seq_len: with ``overflow``, the most tokens of a side, prompt and response; None: the tokenizer's.
+        max_seq_len: with ``overflow``, the most tokens of a side, prompt and response; None: the tokenizer's, or
+            half of ``pack_len``.
         max_prompt_len: with ``overflow``, the most tokens of the prompt, which is cut the same way on both sides.
         max_response_len: with ``overflow``, the most tokens of a response.
-        prompt_truncation: what a prompt that is cut loses: "left": its first tokens; "right": its last ones; "turns":
-            its oldest turns.
+        prompt_truncation: what a prompt that is cut loses: "left": its first tokens; "turns": its oldest turns.
         stop_token: whether a response that is cut keeps its stop token: "cut" or "keep".
         on_equal: of a pair whose answers are equal: "refuse" is an error, which ``on_error`` handles; "keep" uses it.
         on_prompts_differ: the same of a pair whose conversations differ before an answer.
@@ -84,7 +84,7 @@ def preference_dataset(
         on_equal=on_equal,
         on_prompts_differ=on_prompts_differ,
         overflow=overflow,
-        max_seq_len=_side_len(tokenizer, max_seq_len) if overflow is not None else max_seq_len,
+        max_seq_len=max_seq_len if overflow is None else _side_len(tokenizer, max_seq_len, pack_len),
         max_prompt_len=max_prompt_len,
         max_response_len=max_response_len,
         prompt_truncation=prompt_truncation,
@@ -103,8 +103,11 @@ def preference_dataset(
     return options.built(recipe, tokenizer, unstored=PreferenceDataset.of_recipe, stored=StoredPreferenceDataset)
 
 
-def _side_len(tokenizer: Any, given: int | None) -> int | None:
-    return getattr(tokenizer, "max_seq_len", None) if given is None else given
+def _side_len(tokenizer: Any, given: int | None, pack_len: int | None = None) -> int | None:
+    """The most tokens of a side: as given, the tokenizer's, or half a pack's."""
+    if given is None:
+        given = getattr(tokenizer, "max_seq_len", None)
+    return pack_len // 2 if given is None and pack_len is not None else given
 
 
 def _pack_len(tokenizer: Any, packed: bool, given: int | None, policy: PairPolicy) -> int | None:

@@ -80,6 +80,11 @@ class StoreRecipe(Protocol):
         ...
 
 
+def keeps_rows_whole(recipe: StoreRecipe | None) -> bool:
+    """Whether the samples of a row belong in one pack, as the two of a pair do; a recipe says so by an attribute."""
+    return bool(getattr(recipe, "keeps_rows_whole", False))
+
+
 def policy_of(recipe: StoreRecipe) -> RowPolicy:
     """What a recipe does with rows that can't be used; they are raised where it doesn't say."""
     return getattr(recipe, "row_policy", None) or RowPolicy()
