@@ -7,6 +7,7 @@ import numpy as np
 
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
+from torchpipe.data.messages_tokenizer import as_model_transform
 from torchpipe.data.overflow import Fitted, without_limit
 from torchpipe.data.pair_cuts import PairCutter
 from torchpipe.data.pair_policy import PairPolicy
@@ -28,7 +29,7 @@ class PairTransform:
 
     Args:
         message_transform: row to ``{"chosen": [...], "rejected": [...]}``, lists of messages, and ``tools``, if any.
-        model_transform: the tokenizer.
+        model_transform: the tokenizer; one that has ``tokenize_messages`` alone will do.
         policy: what becomes of pairs that are too long or compare nothing; None is the default one.
 
     Raises:
@@ -46,9 +47,9 @@ class PairTransform:
                 "each side. Set it to 'refuse', 'common_prefix' or 'drop'."
             )
         self.message_transform = message_transform
-        self.model_transform = model_transform
+        self.model_transform = as_model_transform(model_transform)
         self.policy = policy or PairPolicy()
-        self.whole_transform = without_limit(model_transform) if self.policy.is_whole else model_transform
+        self.whole_transform = without_limit(self.model_transform) if self.policy.is_whole else self.model_transform
         self._sides = SFTTransform(None, self.whole_transform)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[int]]:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from torchpipe.data.columns import cell, not_text, resolve_column_map, text_cell
+from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message, Role
-from torchpipe.data.turns import as_system_prompt, finished, messages_of, tools_of, with_system_of
-from torchpipe.errors import ColumnError, DataError, located
+from torchpipe.data.turns import as_system_prompt, finished, messages_in, messages_of, tools_of, with_system_of
+from torchpipe.errors import DataError, located
 
 
 class ChosenRejectedToMessages:
@@ -108,26 +108,12 @@ class PromptedPairToMessages:
         return {**sides, **tools_of(sample, self.column_map)}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
-        prompt = with_system_of(row, self.column_map, self._read(row, "prompt", "user"))
-        answer = self._read(row, side, "assistant")
+        prompt = with_system_of(
+            row, self.column_map, messages_in(row, self.column_map["prompt"], "prompt", speaker="user")
+        )
+        answer = messages_in(row, self.column_map[side], side, speaker="assistant")
         messages = answer if answer[: len(prompt)] == prompt else [*prompt, *answer]
         return finished(messages, self.new_system_prompt, self.masking_strategy)
-
-    def _read(self, row: Mapping[str, Any], name: str, speaker: Role) -> list[Message]:
-        """The messages that one column holds."""
-        column = self.column_map[name]
-        held = cell(row, column, name)
-        if isinstance(held, str):
-            return [Message(speaker, held)]
-        turns = [held] if isinstance(held, Mapping) else held
-        if not isinstance(turns, list | tuple):
-            raise ColumnError(f"Column {column!r} {not_text(held)}", reason="empty" if held is None else None)
-        is_sharegpt = any(isinstance(turn, Mapping) and turn.get("from") is not None for turn in turns)
-        style = "sharegpt" if is_sharegpt else "openai"
-        try:
-            return messages_of({column: turns}, column, name, style=style, read_image=None, own_flags=not is_sharegpt)
-        except DataError as error:
-            raise located(error, f"In {name!r}") from error.__cause__
 
 
 class StackExchangePairedToMessages(PromptedPairToMessages):

@@ -37,7 +37,7 @@ class Conversations:
         if shared == len(chosen) == len(rejected):
             shared = max((place for place, message in enumerate(chosen) if message.role == "assistant"), default=0)
         return cls(
-            prompt=[_untrained(message) for message in chosen[:shared]],
+            prompt=[untrained(message) for message in chosen[:shared]],
             chosen=chosen[shared:],
             rejected=rejected[shared:],
             rest=rest,
@@ -81,7 +81,7 @@ class Conversations:
             )
 
 
-def _untrained(message: Message) -> Message:
+def untrained(message: Message) -> Message:
     """A copy of a message that is not trained, whatever its strategy or its own data says."""
     hidden = copy(message)
     hidden.masked, hidden.train, hidden.weight = True, False, None
@@ -92,7 +92,7 @@ def _num_shared(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:
     """How many messages both begin with. Whether they are trained is no difference."""
     number = 0
     for one, other in zip(chosen, rejected, strict=False):
-        if _untrained(one) != _untrained(other):
+        if untrained(one) != untrained(other):
             break
         number += 1
     return number

@@ -6,6 +6,7 @@ from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dat
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
+from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
@@ -14,15 +15,18 @@ from torchpipe.datasets.preference_builders import (
     stack_exchange_paired_dataset,
 )
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
+from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
 
 __all__ = [
     "ConcatDataset",
     "GrowingPackedDataset",
+    "KTODataset",
     "MaskedMessages",
     "PackedDataset",
     "PreferenceDataset",
+    "PromptDataset",
     "SFTDataset",
     "SFTTransform",
     "StoredDataset",
@@ -36,7 +40,9 @@ __all__ = [
     "hh_rlhf_helpful_dataset",
     "instantiate_dataset",
     "instruct_dataset",
+    "kto_dataset",
     "preference_dataset",
+    "prompt_dataset",
     "samsum_dataset",
     "sft_dataset",
     "slimorca_dataset",

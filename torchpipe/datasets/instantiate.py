@@ -27,8 +27,9 @@ def instantiate_dataset(
 
     A list of sections gives a :class:`~torchpipe.datasets.ConcatDataset` of theirs.
 
-    It is the first argument where the component's first parameter is positional (builders), and ``model_transform=``
-    otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no tokenizer.
+    It is the first argument where the component's first parameter is positional (builders). Otherwise it is
+    ``tokenizer=`` where there is such a parameter (``PreferenceDataset``), else ``model_transform=`` (``SFTDataset``).
+    A component whose first parameter the config itself fills gets no tokenizer.
 
     Args:
         cfg: the dataset section, or a list of them.
@@ -54,7 +55,8 @@ def instantiate_dataset(
     component = resolve(cfg["_component_"], caller_globals=caller_globals)
     parameters = list(inspect.signature(component).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
-        return instantiate(cfg, caller_globals=caller_globals, model_transform=tokenizer)
+        name = "tokenizer" if any(one.name == "tokenizer" for one in parameters) else "model_transform"
+        return instantiate(cfg, caller_globals=caller_globals, **{name: tokenizer})
     if parameters[0].name in cfg:
         return instantiate(cfg, caller_globals=caller_globals)
     return instantiate(cfg, tokenizer, caller_globals=caller_globals)

@@ -12,6 +12,7 @@ from torchpipe.data.preference_transforms import (
 )
 from torchpipe.data.protocols import Transform
 from torchpipe.datasets.growing import GrowingPackedDataset
+from torchpipe.datasets.own_transform import own_or_made
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.stored_options import StoredOptions
@@ -94,7 +95,13 @@ def preference_dataset(
         load_dataset_kwargs, packed=packed, max_seq_len=_pack_len(tokenizer, packed, pack_len, policy)
     )
     recipe = PreferenceRecipe(
-        message_transform=_transform(message_transform, column_map, train_on_input, new_system_prompt),
+        message_transform=own_or_made(
+            message_transform,
+            PromptedPairToMessages if column_map and "prompt" in column_map else ChosenRejectedToMessages,
+            train_on_input=train_on_input or None,
+            column_map=column_map,
+            new_system_prompt=new_system_prompt,
+        ),
         model_transform=tokenizer,
         filter_fn=filter_fn,
         policy=policy,
@@ -121,22 +128,6 @@ def _pack_len(tokenizer: Any, packed: bool, given: int | None, policy: PairPolic
     if side is None:
         raise ConfigError("packed=True needs the length of a pack: set pack_len, or max_seq_len on the tokenizer.")
     return 2 * side
-
-
-def _transform(
-    given: Transform | None, column_map: dict[str, str] | None, train_on_input: bool, new_system_prompt: str | None
-) -> Transform:
-    if given is None:
-        made_by = PromptedPairToMessages if column_map and "prompt" in column_map else ChosenRejectedToMessages
-        return made_by(
-            train_on_input=train_on_input or None, column_map=column_map, new_system_prompt=new_system_prompt
-        )
-    if column_map is not None or train_on_input or new_system_prompt is not None:
-        raise ConfigError(
-            "column_map, train_on_input and new_system_prompt have no effect with a message_transform of your own. "
-            "Leave them out, or give them to it."
-        )
-    return given
 
 
 def hh_rlhf_helpful_dataset(

@@ -238,7 +238,7 @@ def _unknown() -> None:
 
 def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int, *, by_row: bool) -> tuple[MemorySamples, int]:
     """Samples in memory, and how many rows they are of: as many as it takes for a planner to close so many packs."""
-    flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size)
+    flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size, samples_a_row=rows.samples_a_row)
     num_read = num_samples = num_closed = 0
     for row in track(range(rows.num_rows), "Packing"):
         if planner is not None and num_read and num_closed >= num_packs:

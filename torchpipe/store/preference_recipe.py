@@ -60,6 +60,8 @@ class PreferenceRecipe(SourceRecipe):
 class PairRows(SourceRows):
     """Rows of a source and their pairs of samples."""
 
+    samples_a_row = 2
+
     def trains(self, samples: Sequence[Mapping[str, Any]]) -> bool:
         """Whether both samples of a pair have something to train: a side without compares nothing."""
         return all(map(is_trained, samples))

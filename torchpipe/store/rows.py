@@ -18,11 +18,13 @@ class RowSamples(ABC):
         name: what errors call the source.
         num_rows: rows of the source.
         vocab_size: one past the largest token id, where the tokenizer says it.
+        samples_a_row: samples that a row has by its kind: two for pairs. With more, it was split.
     """
 
     name: str
     num_rows: int
     vocab_size: int | None = None
+    samples_a_row: int = 1
 
     @abstractmethod
     def samples_of(self, row: int) -> Made:
