@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torchpipe.data.protocols import Transform
 from torchpipe.errors import ConfigError
 
 
@@ -31,7 +30,7 @@ class MessagesTokenizer:
         return {"tokens": tokens, "mask": mask}
 
 
-def as_model_transform(tokenizer: Any) -> Transform:
+def as_model_transform(tokenizer: Any) -> Any:
     """The tokenizer itself, if it takes rows, or one around it that does.
 
     Raises:

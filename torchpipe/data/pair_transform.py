@@ -106,7 +106,8 @@ class PairTransform:
         cutter = PairCutter(policy=self.policy, render=self._rendered, transform=self.whole_transform)
         fitted = cutter.fitted(pair, [_text_alone(side.samples[0]) for side in sides])
         if self.policy.on_equal == "refuse" and fitted.samples and _are_equal(*fitted.samples):
-            raise _equal("tokens")
+            was_cut = any("num_truncated" in sample for sample in fitted.samples)
+            raise _equal("tokens that the cut leaves" if was_cut else "tokens")
         return fitted
 
     def _rendered(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -151,4 +152,5 @@ def _text_alone(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return np.array_equal(one["tokens"], other["tokens"])
+    """Whether two samples train the same tokens; those that train nothing are another matter."""
+    return np.array_equal(one["tokens"], other["tokens"]) and not all(one["mask"][1:])

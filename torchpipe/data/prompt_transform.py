@@ -129,7 +129,8 @@ def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any 
     """
     method: Any = getattr(model_transform, "tokenize_messages", None)
     if callable(method) and "add_generation_prompt" in inspect.signature(method).parameters:
-        return list(method(list(messages), tools, add_generation_prompt=True)[0])
+        tokens, *_ = method(list(messages), tools, add_generation_prompt=True)
+        return list(tokens)
     given = {"messages": [*messages, Message("assistant", "")], **({"tools": tools} if tools else {})}
     return list(model_transform(given, inference=True)["tokens"])
 

@@ -51,11 +51,11 @@ def padded_collate_kto(
             raise DataError("A batch of one sample has no other answer to its prompt. Use a batch_size of 2 or more.")
         starts = [_prompt_len(row, ignore_idx) for row in labels]
         following = [*range(1, len(batch)), 0]
-        crossed = (
+        crossed_tokens, crossed_labels = (
             [[*rows[own][: starts[own]], *rows[other][starts[other] :]] for own, other in enumerate(following)]
             for rows in (tokens, labels)
         )
-        out |= _padded("kl_", *crossed, padding_idx, ignore_idx, pad_to_multiple_of)
+        out |= _padded("kl_", crossed_tokens, crossed_labels, padding_idx, ignore_idx, pad_to_multiple_of)
     return {**out, "desirable": torch.tensor([bool(label) for label in column(batch, "desirable")])}
 
 
