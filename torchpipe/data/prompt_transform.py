@@ -128,7 +128,7 @@ def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any 
         DataError: the chat format can't write the messages.
     """
     method: Any = getattr(model_transform, "tokenize_messages", None)
-    if callable(method) and "add_generation_prompt" in inspect.signature(method).parameters:
+    if method is not None and "add_generation_prompt" in inspect.signature(method).parameters:
         tokens, *_ = method(list(messages), tools, add_generation_prompt=True)
         return list(tokens)
     given = {"messages": [*messages, Message("assistant", "")], **({"tools": tools} if tools else {})}

@@ -45,7 +45,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         cache_dir: where stores are kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``.
         num_proc: processes that tokenise where there is no store yet; None: one a processor.
         by_row: True keeps the samples of a row in one pack, side by side, as a pair's have to be; None: as the recipe
-            says, which is True for pairs.
+            or the store says, which is True for pairs.
 
     Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
     [documents], which sums to s; padding is one more document, the last. Where any sample has ``loss_weights``, every

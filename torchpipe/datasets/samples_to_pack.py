@@ -150,7 +150,7 @@ def samples_to_pack(
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
     recipe = None if isinstance(ds, TokenStore) else _recipe_of(ds)
     store = ds if isinstance(ds, TokenStore) else None
-    by_row = keeps_rows_whole(recipe) if by_row is None else by_row
+    by_row = keeps_rows_whole(recipe or store) if by_row is None else by_row
     if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone

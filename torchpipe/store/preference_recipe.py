@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torchpipe.data.pair_policy import PairPolicy
 from torchpipe.data.pair_transform import PairTransform
 from torchpipe.data.protocols import Transform
+from torchpipe.store.rows import KIND_OF_PAIRS
 from torchpipe.store.source_recipe import SourceRecipe, SourceRows, is_trained, vocab_size_of
 
 
@@ -27,7 +28,7 @@ class PreferenceRecipe(SourceRecipe):
         ConfigError: what PairTransform or SourceRecipe refuses.
     """
 
-    kind: ClassVar[str] = "preference"
+    kind: ClassVar[str] = KIND_OF_PAIRS
     version: ClassVar[str] = "1"
     keeps_rows_whole: ClassVar[bool] = True
 

@@ -82,8 +82,14 @@ class StoreRecipe(Protocol):
         ...
 
 
-def keeps_rows_whole(recipe: StoreRecipe | None) -> bool:
-    """Whether the samples of a row belong in one pack, as the two of a pair do; a recipe says so by an attribute."""
+KIND_OF_PAIRS = "preference"
+"""The kind of samples, among a store's key fields, of which two that follow each other are a pair."""
+
+
+def keeps_rows_whole(recipe: Any) -> bool:
+    """Whether the samples of a row belong in one pack, as the two of a pair do; a recipe, or a store, says so by an
+    attribute.
+    """
     return bool(getattr(recipe, "keeps_rows_whole", False))
 
 
