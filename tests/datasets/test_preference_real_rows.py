@@ -133,6 +133,6 @@ def test_pairs_whose_masks_are_not_proved_are_refused_or_left_out() -> None:
     with pytest.raises(ConfigError, match="on_unproved='drop', which makes none or several samples of a row"):
         build("drop")
     with pytest.raises(
-        ConfigError, match="on_unproved='split' of the tokenizer makes several samples of a conversation"
+        ConfigError, match="on_unproved='split' of the tokenizer makes several samples"
     ):
         build("split")
