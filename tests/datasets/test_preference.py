@@ -147,7 +147,7 @@ def test_a_pair_with_a_side_that_trains_nothing_is_left_out_or_warned_of() -> No
     stored = preference_dataset(TOKENIZER, source=rows, column_map=PROMPTED, cache=True, num_proc=1)
     assert stored.ledger.as_dict() == {"read": 2, "used": 1, "no_trainable_tokens": 1}
     alive = preference_dataset(TOKENIZER, source=rows, column_map=PROMPTED)
-    with pytest.warns(UserWarning, match="A row of list has no token that is trained"):
+    with pytest.warns(UserWarning, match="Row 1 of list has a side without a token that is trained"):
         alive[1]
 
 

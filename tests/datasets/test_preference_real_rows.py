@@ -132,7 +132,5 @@ def test_pairs_whose_masks_are_not_proved_are_refused_or_left_out() -> None:
         build("drop", cache=True, num_proc=1)
     with pytest.raises(ConfigError, match="on_unproved='drop', which makes none or several samples of a row"):
         build("drop")
-    with pytest.raises(
-        ConfigError, match="on_unproved='split' of the tokenizer makes several samples"
-    ):
+    with pytest.raises(ConfigError, match="on_unproved='split' of the tokenizer makes several samples"):
         build("split")

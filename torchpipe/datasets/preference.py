@@ -10,6 +10,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.pair_policy import PairPolicy
 from torchpipe.data.pair_transform import SIDES
 from torchpipe.data.protocols import Transform
+from torchpipe.data.row_policy import OnUntrained, RowPolicy
 from torchpipe.data.sequences import unshifted
 from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.datasets.row_number import row_number
@@ -35,6 +36,8 @@ class PreferenceDataset(RowDataset):
         filter_kwargs: further arguments of the ``filter`` of Hugging Face data sets (``num_proc``, ...).
         policy: what becomes of pairs that are too long, whose answers are equal or whose prompts differ; None is the
             default :class:`~torchpipe.data.pair_policy.PairPolicy`.
+        on_untrained: what becomes of a pair with a side that trains nothing: "leave_out" does it where the data set is
+            packed (here, it stays and the first one warns), "keep", "raise".
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Each item holds ``chosen_input_ids``, ``chosen_labels``, ``rejected_input_ids`` and ``rejected_labels``: lists of
@@ -63,6 +66,7 @@ class PreferenceDataset(RowDataset):
         packed: bool = False,
         filter_kwargs: Mapping[str, Any] | None = None,
         policy: PairPolicy | None = None,
+        on_untrained: OnUntrained = "leave_out",
         **load_dataset_kwargs: Any,
     ) -> None:
         if packed:
@@ -78,6 +82,7 @@ class PreferenceDataset(RowDataset):
             filter_fn=filter_fn,
             filter_kwargs=filter_kwargs,
             policy=policy or PairPolicy(),
+            row_policy=RowPolicy(on_untrained=on_untrained),
         )
         self._open(recipe, filters=True, one_sample_a_row=True)
 
@@ -95,6 +100,8 @@ class PreferenceDataset(RowDataset):
                 "(packed=True) or store it (cache=True), or set overflow to 'truncate' or 'error'."
             )
         super().refuse_other_than_one(recipe)
+
+    nothing_to_train = "a side without a token that is trained"
 
     def trains(self, item: Mapping[str, Any]) -> bool:
         """Whether both sides of a pair train something."""

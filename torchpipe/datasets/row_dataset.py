@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -106,6 +106,9 @@ class RowDataset(Dataset[dict[str, Any]]):
                 "(cache=True)."
             )
 
+    nothing_to_train: ClassVar[str] = "no token that is trained"
+    """What is said of an item that trains nothing."""
+
     def trains(self, item: Mapping[str, Any]) -> bool:
         """Whether an item trains anything; one without labels is not asked."""
         return "labels" not in item or is_trained(item)
@@ -127,7 +130,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{where} has no token that is trained, and so has its sample. packed=True or cache=True leaves such "
+                f"{where} has {self.nothing_to_train}, and so has its sample. packed=True or cache=True leaves such "
                 "rows out and counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
                 stacklevel=3,
             )
