@@ -109,7 +109,7 @@ def test_stored_pairs_are_those_that_are_made_on_the_fly() -> None:
 
 def test_pairs_that_can_t_be_used_are_counted_by_their_reasons(tmp_path: Path) -> None:
     file = tmp_path / "left_out.jsonl"
-    stored = preference_dataset(
+    stored: Any = preference_dataset(
         TOKENIZER,
         source=FAULTY,
         column_map=PROMPTED,
@@ -144,7 +144,7 @@ def test_the_first_pair_that_can_t_be_used_is_named() -> None:
 def test_a_pair_with_a_side_that_trains_nothing_is_left_out_or_warned_of() -> None:
     turns = [{"role": "assistant", "content": "0", "train": False}]
     rows = [ROWS[0], {**ROWS[1], "rejected": turns}]
-    stored = preference_dataset(TOKENIZER, source=rows, column_map=PROMPTED, cache=True, num_proc=1)
+    stored: Any = preference_dataset(TOKENIZER, source=rows, column_map=PROMPTED, cache=True, num_proc=1)
     assert stored.ledger.as_dict() == {"read": 2, "used": 1, "no_trainable_tokens": 1}
     alive = preference_dataset(TOKENIZER, source=rows, column_map=PROMPTED)
     with pytest.warns(UserWarning, match="Row 1 of list has a side without a token that is trained"):
@@ -154,7 +154,7 @@ def test_a_pair_with_a_side_that_trains_nothing_is_left_out_or_warned_of() -> No
 def test_long_pairs_are_dropped_where_they_are_stored_and_refused_where_not() -> None:
     rows = [*ROWS, {"prompt": "Count.", "chosen": "one two three " * 30, "rejected": "No."}]
     limits: dict[str, Any] = {"source": rows, "column_map": PROMPTED, "overflow": "drop", "max_seq_len": 60}
-    stored = preference_dataset(TOKENIZER, cache=True, num_proc=1, **limits)
+    stored: Any = preference_dataset(TOKENIZER, cache=True, num_proc=1, **limits)
     assert stored.ledger.as_dict() == {"read": 7, "used": 6, "too_long": 1}
     with pytest.raises(ConfigError, match="overflow='drop' gives a row no pair"):
         preference_dataset(TOKENIZER, **limits)
@@ -207,5 +207,5 @@ def test_pairs_are_split_and_freed_of_duplicates_like_other_rows() -> None:
 def test_a_packed_data_set_of_pairs_is_that_of_the_builder() -> None:
     pairs = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED)
     wrapped = PackedDataset(pairs, max_seq_len=128, padding_idx=TOKENIZER.pad_id, num_proc=1)
-    built = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED, packed=True, pack_len=128, num_proc=1)
+    built: Any = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED, packed=True, pack_len=128, num_proc=1)
     assert wrapped.fingerprint == built.fingerprint

@@ -136,7 +136,7 @@ def test_first_packs_and_shards_keep_pairs_together() -> None:
 
 
 def test_a_store_of_pairs_is_packed_pair_by_pair() -> None:
-    pairs = preference_dataset(TOKENIZER, source=rows([(n, n + 1, n) for n in range(4)]), column_map=COLUMNS)
+    pairs: Any = preference_dataset(TOKENIZER, source=rows([(n, n + 1, n) for n in range(4)]), column_map=COLUMNS)
     store = build_store(pairs.recipe, num_proc=1)
     assert len(StoredPreferenceDataset(store)) == 4
     dataset = PackedDataset(store, max_seq_len=128)

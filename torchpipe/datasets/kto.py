@@ -23,6 +23,8 @@ class KTODataset(RowDataset):
     :func:`~torchpipe.data.padded_collate_kto` makes batches.
     """
 
+    fingerprint = RowDataset.fingerprint  # its own: what a class inherits does not speak for all it holds
+
 
 def kto_dataset(
     tokenizer: Any,

@@ -86,6 +86,8 @@ class PreferenceDataset(RowDataset):
         )
         self._open(recipe, filters=True, one_sample_a_row=True)
 
+    fingerprint = RowDataset.fingerprint  # its own: what a class inherits does not speak for all it holds
+
     @classmethod
     def refuse_other_than_one(cls, recipe: SourceRecipe) -> None:
         """Refuses a recipe that gives a row no pair: here, row k is pair k.

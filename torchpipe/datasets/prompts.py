@@ -20,6 +20,8 @@ class PromptDataset(RowDataset):
     are kept, ``columns``, a dict of their values. :func:`~torchpipe.data.padded_collate_prompts` makes batches.
     """
 
+    fingerprint = RowDataset.fingerprint  # its own: what a class inherits does not speak for all it holds
+
 
 def prompt_dataset(
     tokenizer: Any,

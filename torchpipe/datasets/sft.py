@@ -82,6 +82,8 @@ class SFTDataset(RowDataset):
         )
         self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 
+    fingerprint = RowDataset.fingerprint  # its own: what a class inherits does not speak for all it holds
+
     @classmethod
     def refuse_other_than_one(cls, recipe: SourceRecipe) -> None:
         """Refuses a recipe that makes no sample of a row, or several: here, row k is sample k.
