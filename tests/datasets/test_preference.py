@@ -15,6 +15,7 @@ from torchpipe.data import (
     padded_collate_dpo,
 )
 from torchpipe.datasets import (
+    ConcatDataset,
     PackedDataset,
     PreferenceDataset,
     StoredPreferenceDataset,
@@ -209,3 +210,13 @@ def test_a_packed_data_set_of_pairs_is_that_of_the_builder() -> None:
     wrapped = PackedDataset(pairs, max_seq_len=128, padding_idx=TOKENIZER.pad_id, num_proc=1)
     built: Any = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED, packed=True, pack_len=128, num_proc=1)
     assert wrapped.fingerprint == built.fingerprint
+
+
+def test_joined_data_sets_give_the_pairs_of_each() -> None:
+    one = preference_dataset(TOKENIZER, source=ROWS[:2], column_map=PROMPTED)
+    two = preference_dataset(TOKENIZER, source=ROWS[2:], column_map=PROMPTED)
+    both = ConcatDataset([one, two])
+    whole = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED)
+    assert list(both) == list(whole)
+    with pytest.raises(DataError, match="It needs `tokens`"):
+        PackedDataset(both, max_seq_len=128, num_proc=1)
