@@ -9,7 +9,7 @@ from torchpipe.data.columns import cell, not_text
 from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.messages import RESULT_ROLES, Message, Role
 from torchpipe.data.openai_dicts import CALL_ROLE, ROLE_NAMES, message_of_turn
-from torchpipe.errors import ColumnError, ConfigError, DataError, MessageError
+from torchpipe.errors import ColumnError, ConfigError, DataError, MessageError, located
 
 Style = Literal["openai", "sharegpt"]
 
@@ -142,6 +142,39 @@ def messages_of(
         )
         messages.append(message)
     return messages
+
+
+def messages_in(row: Mapping[str, Any], column: str, name: str, *, speaker: Role | None) -> list[Message]:
+    """The messages of a column that holds a text, a turn, or a list of turns, of either layout, told by its keys.
+
+    Args:
+        row: one row of the source.
+        column: where they are.
+        name: the column_map key that leads there, for errors.
+        speaker: the role of who says a text; None: a text is refused.
+
+    Raises:
+        ColumnError: there is no such column, it holds something else, or a turn lacks a key.
+        DataError: a turn has an unknown role, or holds pictures, or what its message would lose.
+    """
+    held = cell(row, column, name)
+    if isinstance(held, str) and speaker is not None:
+        return [Message(speaker, held)]
+    turns = [held] if isinstance(held, Mapping) else held
+    if not isinstance(turns, list | tuple):
+        what = "null" if held is None else f"a {type(held).__name__}"
+        forms = "turns" if speaker is None else "a text, a turn, or a list of turns"
+        raise ColumnError(
+            f"Column {column!r} holds {what}; it must hold {forms}. Name the right column in column_map, under "
+            f"{name!r}.",
+            reason="empty" if held is None else None,
+        )
+    is_sharegpt = any(isinstance(turn, Mapping) and turn.get("from") is not None for turn in turns)
+    style: Style = "sharegpt" if is_sharegpt else "openai"
+    try:
+        return messages_of({column: turns}, column, name, style=style, read_image=None, own_flags=not is_sharegpt)
+    except DataError as error:
+        raise located(error, f"In {name!r}") from error.__cause__
 
 
 def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages: list[Message]) -> list[Message]:

@@ -22,7 +22,7 @@ from torchpipe.store import TokenStore
 from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.build_site import SHARD_ROWS
 from torchpipe.store.by_shard import GrowingStore
-from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.rows import StoreRecipe, keeps_rows_whole
 
 _NUM_OPEN = 4
 """Shards that are kept open: a step reads one or two at a time, and workers are a few steps ahead."""
@@ -77,6 +77,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
             "split_across_pack": split_across_pack,
             "strategy": strategy,
             "max_documents": max_documents,
+            "by_row": keeps_rows_whole(recipe),
         }
         # What a data set of packs refuses is refused now, not when the first shard is there.
         PackedDataset([{"tokens": [0], "labels": [IGNORE_INDEX]}], **self._options)

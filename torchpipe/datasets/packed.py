@@ -44,6 +44,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         max_documents: the most samples of a row.
         cache_dir: where stores are kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``.
         num_proc: processes that tokenise where there is no store yet; None: one a processor.
+        by_row: True keeps the samples of a row in one pack, side by side, as a pair's have to be; None: as the recipe
+            or the store says, which is True for pairs.
 
     Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
     [documents], which sums to s; padding is one more document, the last. Where any sample has ``loss_weights``, every
@@ -76,6 +78,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         max_documents: int | None = None,
         cache_dir: str | Path | None = None,
         num_proc: int | None = None,
+        by_row: bool | None = None,
     ) -> None:
         if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
             raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens.")
@@ -92,7 +95,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             "max_documents": max_documents,
         }
         self._packed, is_cut = samples_to_pack(
-            ds, max_seq_len, max_packs, self._options, cache_dir=cache_dir, num_proc=num_proc
+            ds, max_seq_len, max_packs, self._options, cache_dir=cache_dir, num_proc=num_proc, by_row=by_row
         )
         if is_cut and (asked := asked_for()) is not None:
             asked.unfinished.append(self)

@@ -37,13 +37,15 @@ class FlatSamples:
     Args:
         name: what errors call the source of the rows.
         vocab_size: of the tokenizer; up to 65,536 the tokens take two bytes each.
+        samples_a_row: samples that a row has by its kind; only one with more was split.
 
     Attributes:
         num_refused: rows that were left out for an error.
     """
 
-    def __init__(self, *, name: str, vocab_size: int | None) -> None:
+    def __init__(self, *, name: str, vocab_size: int | None, samples_a_row: int = 1) -> None:
         self._name = name
+        self._samples_a_row = samples_a_row
         self._fits_two_bytes = vocab_size is not None and vocab_size <= _TWO_BYTES
         self._tokens = array("I")
         self._mask = bytearray()  # 0: trained
@@ -92,7 +94,7 @@ class FlatSamples:
         if len(made) == 1 and len(made[0]) == 2:
             return  # tokens and mask
         said: set[Remark] = set()
-        if len(made) > 1:
+        if len(made) > self._samples_a_row:
             said.add("split")
         for sample in made:
             counts = [int(sample.get(f"num_{what}", 0)) for what in ("truncated", "unproved_turns", "images_dropped")]

@@ -18,11 +18,13 @@ class RowSamples(ABC):
         name: what errors call the source.
         num_rows: rows of the source.
         vocab_size: one past the largest token id, where the tokenizer says it.
+        samples_a_row: samples that a row has by its kind: two for pairs. With more, it was split.
     """
 
     name: str
     num_rows: int
     vocab_size: int | None = None
+    samples_a_row: int = 1
 
     @abstractmethod
     def samples_of(self, row: int) -> Made:
@@ -81,6 +83,17 @@ class StoreRecipe(Protocol):
     def open(self) -> RowSamples:
         """The rows, opened. Called once in a process, and only where there is something to build."""
         ...
+
+
+KIND_OF_PAIRS = "preference"
+"""The kind of samples, among a store's key fields, of which two that follow each other are a pair."""
+
+
+def keeps_rows_whole(recipe: Any) -> bool:
+    """Whether the samples of a row belong in one pack, as the two of a pair do; a recipe, or a store, says so by an
+    attribute.
+    """
+    return bool(getattr(recipe, "keeps_rows_whole", False))
 
 
 def policy_of(recipe: StoreRecipe) -> RowPolicy:

@@ -65,7 +65,7 @@ class ShardMaker:
         """
         rows = self.rows_of(shard)
         allowed = policy_of(self.recipe).num_allowed(self.rows.num_rows)
-        flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size)
+        flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size, samples_a_row=self.rows.samples_a_row)
         for start in range(rows.start, rows.stop, _ROWS_AT_ONCE):
             some = range(start, min(start + _ROWS_AT_ONCE, rows.stop))
             for row, made in zip(some, self._made(some), strict=True):

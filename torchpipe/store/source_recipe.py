@@ -25,6 +25,10 @@ from torchpipe.store.rows import Made, RowSamples
 class RowMaker(Protocol):
     """What makes samples of a row, such as :class:`~torchpipe.data.sample_transforms.SFTTransform`."""
 
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """What a map-style data set gives for one row."""
+        ...
+
     def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
         """The samples of one row, and why there is none; False in ``labels`` leaves out those that follow from tokens
         and mask.
@@ -208,11 +212,15 @@ class SourceRows(RowSamples):
     def _used(self, fitted: Fitted) -> Made:
         if fitted.left_out is not None:
             return fitted.left_out
-        if self._policy.on_untrained == "keep" or any(map(is_trained, fitted.samples)):
+        if self._policy.on_untrained == "keep" or self.trains(fitted.samples):
             return fitted.samples
         if self._policy.on_untrained == "raise":
             raise untrained_error()
         return "nothing_trained"
+
+    def trains(self, samples: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a row of these samples has something to train."""
+        return any(map(is_trained, samples))
 
     def _content(self, row: int, error: DataError) -> Any:
         try:

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torchpipe import data
+from torchpipe.data.kto_transform import KTOTransform
 from torchpipe.data.overflow import OverflowPolicy
+from torchpipe.data.pair_transform import PairTransform
+from torchpipe.data.prompt_transform import PromptTransform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.models.llama3 import Llama3Tokenizer
 
@@ -77,6 +80,84 @@ def cases(case: Callable[..., Any], inputs: Any) -> list[Any]:
                 "message_transform": data.AlpacaToMessages(),
                 "model_transform": Llama3Tokenizer(inputs.ranks[0], max_seq_len=9),
                 "overflow": OverflowPolicy(max_seq_len=9),
+            },
+        ),
+        case(
+            cls=data.PromptedPairToMessages,
+            other={
+                **as_message,
+                "column_map": {"prompt": "p", "chosen": "a", "rejected": "b"},
+                "new_system_prompt": "x",
+            },
+        ),
+        case(
+            cls=data.StackExchangePairedToMessages,
+            other={"column_map": {"prompt": "p", "chosen": "a", "rejected": "b"}, "train_on_input": True},
+        ),
+        case(
+            cls=data.TranscriptPairToMessages,
+            other={
+                "column_map": {"chosen": "a", "rejected": "b"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+            },
+        ),
+        case(
+            cls=data.LabelledToMessages,
+            other={
+                "column_map": {"messages": "a", "label": "b"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+            },
+        ),
+        case(cls=data.PromptToMessages, other={"column_map": {"prompt": "a"}, "new_system_prompt": "x"}),
+        case(
+            cls=data.PairPolicy,
+            given={"overflow": "truncate", "max_seq_len": 8},
+            other={
+                "overflow": "error",
+                "max_seq_len": 9,
+                "max_prompt_len": 5,
+                "max_response_len": 5,
+                "prompt_truncation": "turns",
+                "stop_token": "keep",
+                "on_equal": "keep",
+                "on_prompts_differ": "keep",
+            },
+        ),
+        case(
+            cls=PairTransform,
+            given={
+                "message_transform": data.ChosenRejectedToMessages(),
+                "model_transform": Llama3Tokenizer(inputs.ranks[0]),
+            },
+            same={"model_transform": Llama3Tokenizer(inputs.ranks[1])},
+            other={
+                "message_transform": data.PromptedPairToMessages(),
+                "model_transform": Llama3Tokenizer(inputs.ranks[0], max_seq_len=9),
+                "policy": data.PairPolicy(on_equal="keep"),
+            },
+        ),
+        case(
+            cls=KTOTransform,
+            given={"message_transform": data.LabelledToMessages(), "model_transform": Llama3Tokenizer(inputs.ranks[0])},
+            same={"model_transform": Llama3Tokenizer(inputs.ranks[1])},
+            other={
+                "message_transform": data.LabelledToMessages(new_system_prompt="x"),
+                "model_transform": Llama3Tokenizer(inputs.ranks[0], max_seq_len=9),
+                "overflow": OverflowPolicy(max_seq_len=9),
+            },
+        ),
+        case(
+            cls=PromptTransform,
+            given={"message_transform": data.PromptToMessages(), "model_transform": Llama3Tokenizer(inputs.ranks[0])},
+            same={"model_transform": Llama3Tokenizer(inputs.ranks[1])},
+            other={
+                "message_transform": data.PromptToMessages(new_system_prompt="x"),
+                "model_transform": Llama3Tokenizer(inputs.ranks[2]),
+                "max_prompt_len": 9,
+                "truncate": True,
+                "keep_columns": ["id"],
             },
         ),
     ]
