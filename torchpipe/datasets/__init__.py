@@ -14,10 +14,18 @@ from torchpipe.datasets.preference_builders import (
     preference_dataset,
     stack_exchange_paired_dataset,
 )
-from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
+from torchpipe.datasets.presets import (
+    alpaca_cleaned_dataset,
+    cnn_dailymail_articles_dataset,
+    grammar_dataset,
+    samsum_dataset,
+    slimorca_dataset,
+    wikitext_dataset,
+)
 from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.text_completion import TextCompletionDataset, text_completion_dataset
 
 __all__ = [
     "ConcatDataset",
@@ -31,9 +39,11 @@ __all__ = [
     "SFTTransform",
     "StoredDataset",
     "StoredPreferenceDataset",
+    "TextCompletionDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",
+    "cnn_dailymail_articles_dataset",
     "count_samples",
     "describe_packing",
     "grammar_dataset",
@@ -47,6 +57,8 @@ __all__ = [
     "sft_dataset",
     "slimorca_dataset",
     "stack_exchange_paired_dataset",
+    "text_completion_dataset",
+    "wikitext_dataset",
 ]
 
 __getattr__ = refusing(__name__)
