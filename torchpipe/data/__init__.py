@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.constants import CROSS_ENTROPY_IGNORE_IDX
 from torchpipe.data.conversations import validate_messages
+from torchpipe.data.detected import DetectedToMessages
 from torchpipe.data.image_tags import format_content_with_images
 from torchpipe.data.images import load_image
 from torchpipe.data.labelled_transforms import LabelledToMessages
@@ -38,6 +39,7 @@ from torchpipe.data.prompt_templates import (
 )
 from torchpipe.data.prompt_transform import PromptToMessages
 from torchpipe.data.sequences import next_token_labels, truncate, unshifted_labels
+from torchpipe.data.tagged_turns import TaggedTurnsToMessages
 from torchpipe.data.tool_calls import ToolCall
 from torchpipe.data.train_on import TrainOn
 
@@ -56,6 +58,7 @@ __all__ = [
     "AlpacaToMessages",
     "ChatMLTemplate",
     "ChosenRejectedToMessages",
+    "DetectedToMessages",
     "GrammarErrorCorrectionTemplate",
     "InputOutputToMessages",
     "LabelledToMessages",
@@ -72,6 +75,7 @@ __all__ = [
     "ShareGPTToMessages",
     "StackExchangePairedToMessages",
     "SummarizeTemplate",
+    "TaggedTurnsToMessages",
     "ToolCall",
     "TrainOn",
     "TranscriptPairToMessages",

@@ -7,6 +7,7 @@ from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.kto import KTODataset, kto_dataset
+from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
@@ -51,6 +52,7 @@ __all__ = [
     "instantiate_dataset",
     "instruct_dataset",
     "kto_dataset",
+    "messages_dataset",
     "preference_dataset",
     "prompt_dataset",
     "samsum_dataset",

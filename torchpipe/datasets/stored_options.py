@@ -212,6 +212,7 @@ _BUILDER_KEYWORDS = (
     *("pack_len", "max_prompt_len", "max_response_len", "prompt_truncation", "on_equal", "on_prompts_differ"),
     *("keep_columns",),
     *("system_column", "split_reasoning", "column", "add_bos", "add_eos"),
+    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes"),
 )
 
 
