@@ -24,6 +24,7 @@ from torchpipe.datasets.presets import (
     wikitext_dataset,
 )
 from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
+from torchpipe.datasets.segments import segments_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.datasets.text_completion import TextCompletionDataset, text_completion_dataset
@@ -56,6 +57,7 @@ __all__ = [
     "preference_dataset",
     "prompt_dataset",
     "samsum_dataset",
+    "segments_dataset",
     "sft_dataset",
     "slimorca_dataset",
     "stack_exchange_paired_dataset",

@@ -213,6 +213,8 @@ _BUILDER_KEYWORDS = (
     *("keep_columns",),
     *("system_column", "split_reasoning", "column", "add_bos", "add_eos"),
     *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes"),
+    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes", "encoding"),
+    "control_tokens",
 )
 
 

@@ -125,23 +125,22 @@ def text_completion_dataset(
     >>> text_completion_dataset(tiny_tokenizer(), [{"text": "Hello"}], add_eos=False).transform.add_eos
     False
     """
-    transform = TextCompletionTransform(
+    policy = text_overflow(
         tokenizer,
-        column=column,
-        add_bos=add_bos,
-        add_eos=add_eos,
-        overflow=text_overflow(
-            tokenizer,
-            overflow,
-            max_seq_len=max_seq_len,
-            truncation_type=truncation_type,
-            stop_token=stop_token,
-            goes_on=packed and split_across_pack,
-        ),
+        overflow,
+        max_seq_len=max_seq_len,
+        truncation_type=truncation_type,
+        stop_token=stop_token,
+        goes_on=packed and split_across_pack,
     )
     options, rest = StoredOptions.taken_from(
         load_dataset_kwargs, packed=packed, split_across_pack=packed and split_across_pack, max_seq_len=max_seq_len
     )
-    fields = options.row_fields(source, {"split": split, **rest})
-    recipe = TextRecipe(text_transform=transform, filter_fn=filter_fn, **fields)
+    recipe = TextRecipe(
+        text_transform=TextCompletionTransform(
+            tokenizer, column=column, add_bos=add_bos, add_eos=add_eos, overflow=policy
+        ),
+        filter_fn=filter_fn,
+        **options.row_fields(source, {"split": split, **rest}),
+    )
     return options.built(recipe, tokenizer, unstored=TextCompletionDataset.of_recipe)
