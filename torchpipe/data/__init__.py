@@ -11,6 +11,7 @@ from torchpipe.data.conversations import validate_messages
 from torchpipe.data.detected import DetectedToMessages
 from torchpipe.data.image_tags import format_content_with_images
 from torchpipe.data.images import load_image
+from torchpipe.data.instructions import InstructionToMessages
 from torchpipe.data.labelled_transforms import LabelledToMessages
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
@@ -61,6 +62,7 @@ __all__ = [
     "DetectedToMessages",
     "GrammarErrorCorrectionTemplate",
     "InputOutputToMessages",
+    "InstructionToMessages",
     "LabelledToMessages",
     "MaskingStrategy",
     "Message",

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.masking import MaskingStrategy
-from torchpipe.data.message_transforms import OpenAIToMessages
+from torchpipe.data.message_transforms import OpenAIToMessages, ShareGPTToMessages
 from torchpipe.data.openai_dicts import ROLE_NAMES
 from torchpipe.data.turns import SHAREGPT_ROLES, turns_of
 from torchpipe.errors import ColumnError, ConfigError, MessageError
@@ -24,7 +24,10 @@ class TaggedTurnsToMessages:
         role_key, content_key: the keys of a turn: who speaks, and what.
         speakers: the data's speaker -> the role: "user", "assistant", "system", "tool", "function_call" (an
             assistant's call as JSON text), "observation" (its result) or "developer"; None: all that are known.
-        column_map, new_system_prompt, masking_strategy, image_dir, allow_remote, split_reasoning: see
+        column_map: the row's columns for ``messages`` and, optionally, ``tools``, ``system`` and ``image``: pictures
+            whose places in the users' texts ``image_tag`` marks.
+        image_tag: see :class:`~torchpipe.data.ShareGPTToMessages`.
+        new_system_prompt, masking_strategy, image_dir, allow_remote, split_reasoning: see
             :class:`~torchpipe.data.OpenAIToMessages`.
 
     Raises:
@@ -49,6 +52,7 @@ class TaggedTurnsToMessages:
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
         image_dir: str | Path | None = None,
+        image_tag: str | None = "<image>",
         allow_remote: bool = True,
         split_reasoning: bool = False,
     ) -> None:
@@ -61,20 +65,28 @@ class TaggedTurnsToMessages:
                     f"The speaker {speaker!r} is to be {role!r}; a role is one of {listed(ROLE_NAMES)}."
                     f"{did_you_mean(role, ROLE_NAMES)}"
                 )
-        self.inner = OpenAIToMessages(
-            column_map=column_map,
-            new_system_prompt=new_system_prompt,
-            masking_strategy=masking_strategy,
-            image_dir=image_dir,
-            allow_remote=allow_remote,
-            split_reasoning=split_reasoning,
-        )
+        names = dict(column_map or {})
+        self.column = names.pop("messages", "messages") or "messages"
+        options: dict[str, Any] = {
+            "new_system_prompt": new_system_prompt,
+            "masking_strategy": masking_strategy,
+            "image_dir": image_dir,
+            "allow_remote": allow_remote,
+            "split_reasoning": split_reasoning,
+        }
+        if names.get("image") is None:
+            names.pop("image", None)
+            self.inner = OpenAIToMessages(column_map={"messages": self.column, **names}, **options)
+            self._inner_keys = ("role", "content")
+        else:
+            names = {"conversations": self.column, **names}
+            self.inner = ShareGPTToMessages(column_map=names, image_tag=image_tag, **options)
+            self._inner_keys = ("from", "value")
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...]}``, one for each turn, and the row's ``tools``, where it has any."""
-        column = self.inner.column_map["messages"]
-        turns = [self._turn(turn, index) for index, turn in enumerate(turns_of(sample, column, "messages"))]
-        return self.inner({**sample, column: turns})
+        turns = [self._turn(turn, index) for index, turn in enumerate(turns_of(sample, self.column, "messages"))]
+        return self.inner({**sample, self.column: turns})
 
     def _turn(self, turn: Any, index: int) -> dict[str, Any]:
         if not isinstance(turn, Mapping):
@@ -89,8 +101,9 @@ class TaggedTurnsToMessages:
                 f"Turn {index} has the speaker {speaker!r}; there are {listed(self.speakers)}."
                 f"{did_you_mean(speaker, self.speakers)} Drop such rows with a filter_fn, or name it."
             )
-        rest = {key: value for key, value in turn.items() if key not in (*self._keys, "role", "content")}
-        return {"role": role, "content": turn[self.content_key], **rest}
+        who, what = self._inner_keys
+        rest = {key: value for key, value in turn.items() if key not in (*self._keys, who, what)}
+        return {who: role, what: turn[self.content_key], **rest}
 
     @property
     def _keys(self) -> tuple[str, str]:

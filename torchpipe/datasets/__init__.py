@@ -4,6 +4,7 @@ from torchpipe._not_yet import refusing
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dataset, instruct_dataset, sft_dataset
 from torchpipe.datasets.concat import ConcatDataset
+from torchpipe.datasets.dataset_info import dataset_info, dataset_info_dataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.kto import KTODataset, kto_dataset
@@ -47,6 +48,8 @@ __all__ = [
     "chat_dataset",
     "cnn_dailymail_articles_dataset",
     "count_samples",
+    "dataset_info",
+    "dataset_info_dataset",
     "describe_packing",
     "grammar_dataset",
     "hh_rlhf_helpful_dataset",
