@@ -80,14 +80,17 @@ def kind_of(value: Any) -> Kind:
 def _turns(who: str, what: str, *, empty: bool) -> Holds:
     """A list of turns that have these keys."""
 
+    other_texts = {"content", "value", "text"} - {what}
+    calls = ("tool_calls", "function_call") if what == "content" else ()
+
     def holds(kind: Kind) -> bool:
         if kind[0] != "turns":
             return empty and kind[0] == "empty list"
-        return who in kind and (
-            what in kind
-            or f"~{what}" in kind
-            or (what == "content" and bool({"tool_calls", "function_call"} & {*kind}))
-        )
+        if who not in kind:
+            return False
+        # A null text is that of a turn with calls, or one that its transform refuses, unless the text is elsewhere.
+        is_null = f"~{what}" in kind and other_texts.isdisjoint(kind)
+        return what in kind or is_null or any(key in kind for key in calls)
 
     return holds
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from torchpipe.data.overflow import Overflow, StopToken, TruncationType
 from torchpipe.data.segments import Encoding, SegmentsTransform
-from torchpipe.datasets.rows_dataset import RowsDataset
 from torchpipe.datasets.stored_options import StoredOptions
-from torchpipe.datasets.text_completion import TextBuilt, text_overflow
+from torchpipe.datasets.text_rows import TextBuilt, TextRows, text_overflow
 from torchpipe.sources import Source
 from torchpipe.store.text_recipe import TextRecipe
 
@@ -79,4 +78,4 @@ def segments_dataset(
         filter_fn=filter_fn,
         **options.row_fields(source, {"split": split, **rest}),
     )
-    return options.built(recipe, tokenizer, unstored=RowsDataset.of_recipe)
+    return options.built(recipe, tokenizer, unstored=TextRows.of_recipe)

@@ -211,10 +211,7 @@ _BUILDER_KEYWORDS = (
     *("conversation_column", "conversation_style", "new_system_prompt", "train_on_input", "tools_column"),
     *("pack_len", "max_prompt_len", "max_response_len", "prompt_truncation", "on_equal", "on_prompts_differ"),
     *("keep_columns",),
-    *("system_column", "split_reasoning", "column", "add_bos", "add_eos"),
-    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes"),
-    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes", "encoding"),
-    "control_tokens",
+    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes", "encoding", "control_tokens"),
 )
 
 
