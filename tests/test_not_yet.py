@@ -26,12 +26,12 @@ def test_a_name_that_is_not_here_yet_says_so_on_import(module: str, name: str) -
 
 
 def test_a_name_that_is_not_here_yet_is_an_attribute_that_is_missing() -> None:
-    datasets = importlib.import_module("torchpipe.datasets")
-    assert not hasattr(datasets, "TextCompletionDataset")
-    assert getattr(datasets, "TextCompletionDataset", None) is None
-    with pytest.raises(AttributeError, match="torchpipe has no torchpipe.datasets.wikitext_dataset yet"):
-        _ = datasets.wikitext_dataset
-    with pytest.raises(AttributeError, match="module 'torchpipe.datasets' has no attribute 'nothing'"):
+    datasets = importlib.import_module("torchpipe.datasets.multimodal")
+    assert not hasattr(datasets, "vqa_dataset")
+    assert getattr(datasets, "vqa_dataset", None) is None
+    with pytest.raises(AttributeError, match="torchpipe has no torchpipe.datasets.multimodal.vqa_dataset yet"):
+        _ = datasets.vqa_dataset
+    with pytest.raises(AttributeError, match="module 'torchpipe.datasets.multimodal' has no attribute 'nothing'"):
         _ = datasets.nothing
 
 
@@ -41,6 +41,6 @@ def test_the_table_holds_no_name_that_is_here(module: str, name: str) -> None:
 
 
 def test_validate_says_it_for_a_config() -> None:
-    config = {"dataset": {"_component_": "torchpipe.datasets.text_completion_dataset", "source": "json"}}
-    with pytest.raises(ConfigError, match=r"dataset: _component_: Could not find .*no .*text_completion_dataset yet"):
+    config = {"dataset": {"_component_": "torchpipe.datasets.multimodal.vqa_dataset", "source": "json"}}
+    with pytest.raises(ConfigError, match=r"dataset: _component_: Could not find .*no .*vqa_dataset yet"):
         validate(config)

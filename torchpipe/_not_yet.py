@@ -6,10 +6,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_PLAIN_TEXT = (
-    "It reads rows of plain text, without messages. Rows that are conversations go through "
-    "torchpipe.datasets.sft_dataset with a message_transform of your own"
-)
 _IMAGES = (
     "It reads rows with images. Until it is here, use torchpipe.datasets.sft_dataset with a message_transform that "
     "takes images (torchpipe.data.InputOutputToMessages, ShareGPTToMessages or OpenAIToMessages) and the model's "
@@ -78,17 +74,6 @@ NOT_YET: dict[str, dict[str, str]] = {
         others=("Llama3VisionEncoder", "Llama3VisionProjectionHead"),
     ),
     "torchpipe.training": {"quantization": _QUANTIZATION},
-    "torchpipe.datasets": {
-        **dict.fromkeys(
-            (
-                "TextCompletionDataset",
-                "text_completion_dataset",
-                "cnn_dailymail_articles_dataset",
-                "wikitext_dataset",
-            ),
-            _PLAIN_TEXT,
-        ),
-    },
     "torchpipe.datasets.multimodal": dict.fromkeys(
         (
             "llava_instruct_dataset",
@@ -116,8 +101,8 @@ NOT_YET: dict[str, dict[str, str]] = {
 def not_yet(module: str, name: str) -> str | None:
     """What to tell who asks a module for such a name; None for any other name.
 
-    >>> not_yet("torchpipe.datasets", "TextCompletionDataset").partition(". ")[0]
-    'torchpipe has no torchpipe.datasets.TextCompletionDataset yet'
+    >>> not_yet("torchpipe.datasets.multimodal", "vqa_dataset").partition(". ")[0]
+    'torchpipe has no torchpipe.datasets.multimodal.vqa_dataset yet'
     """
     instead = NOT_YET.get(module, {}).get(name)
     return None if instead is None else f"torchpipe has no {module}.{name} yet. {instead}."

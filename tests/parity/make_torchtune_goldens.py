@@ -37,6 +37,8 @@ TINKER = {
     "data_file": "messages/tinker_conversations.jsonl",
     "arguments": {"conversation_column": "messages", "conversation_style": "openai"},
 }
+WIKISQL = {"builder": "text_completion_dataset", "data_file": "text/mlx_wikisql_text.jsonl", "arguments": {}}
+C4 = WIKISQL | {"data_file": "llamafactory/c4_demo.jsonl"}
 TOY = TINKER | {"data_file": "messages/toy_chat_fine_tuning.jsonl"}
 
 
@@ -77,6 +79,15 @@ CASES: dict[str, dict[str, Any]] = {
     "tinker packed, 3 packs at most": case(
         TINKER, train_on_input=False,
         packing={"max_seq_len": 512, "padding_idx": 0, "split_across_pack": False, "max_packs": 3},
+    ),
+    "wikisql": case(WIKISQL),
+    "wikisql, without EOS": case(WIKISQL, add_eos=False),
+    "c4, cut to 129 tokens": case(C4, max_seq_len=129),
+    "c4 packed, documents split": case(
+        C4, packing={"max_seq_len": 1024, "padding_idx": 0, "split_across_pack": True}
+    ),
+    "wikisql packed": case(
+        WIKISQL, add_eos=False, packing={"max_seq_len": 512, "padding_idx": 0, "split_across_pack": False}
     ),
 }  # fmt: skip
 

@@ -26,7 +26,10 @@ EXPLAINED: dict[str, set[str]] = {
 
 def rebuilt(case: dict[str, Any], shared_data: Path, tokenizer_file: Path) -> Any:
     """The data set of a case, built by torchpipe from the same arguments."""
-    tokenizer = llama3_tokenizer(str(tokenizer_file), max_seq_len=case["max_seq_len"])
+    limit = case["max_seq_len"]
+    if case["builder"] == "text_completion_dataset" and limit is not None:
+        limit -= 1  # torchtune cuts a text to one token less than max_seq_len
+    tokenizer = llama3_tokenizer(str(tokenizer_file), max_seq_len=limit)
     build = getattr(torchpipe.datasets, case["builder"])
     dataset = build(tokenizer, source="json", data_files=str(shared_data / case["data_file"]), **case["arguments"])
     return torchpipe.datasets.PackedDataset(dataset, **case["packing"]) if case["packing"] else dataset

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.constants import CROSS_ENTROPY_IGNORE_IDX
 from torchpipe.data.conversations import validate_messages
+from torchpipe.data.detected import DetectedToMessages
 from torchpipe.data.image_tags import format_content_with_images
 from torchpipe.data.images import load_image
+from torchpipe.data.instructions import InstructionToMessages
 from torchpipe.data.labelled_transforms import LabelledToMessages
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
@@ -38,6 +40,7 @@ from torchpipe.data.prompt_templates import (
 )
 from torchpipe.data.prompt_transform import PromptToMessages
 from torchpipe.data.sequences import next_token_labels, truncate, unshifted_labels
+from torchpipe.data.tagged_turns import TaggedTurnsToMessages
 from torchpipe.data.tool_calls import ToolCall
 from torchpipe.data.train_on import TrainOn
 
@@ -57,9 +60,11 @@ __all__ = [
     "AlpacaToMessages",
     "ChatMLTemplate",
     "ChosenRejectedToMessages",
+    "DetectedToMessages",
     "FixedWidths",
     "GrammarErrorCorrectionTemplate",
     "InputOutputToMessages",
+    "InstructionToMessages",
     "LabelledToMessages",
     "MaskingStrategy",
     "Message",
@@ -74,6 +79,7 @@ __all__ = [
     "ShareGPTToMessages",
     "StackExchangePairedToMessages",
     "SummarizeTemplate",
+    "TaggedTurnsToMessages",
     "ToolCall",
     "TrainOn",
     "TranscriptPairToMessages",

@@ -36,6 +36,14 @@ SHAREGPT_ROLES: dict[str, Role] = {
     "tool": "tool",
     "function_response": "tool",
     "developer": "developer",
+    # As collections of shared chats name whoever answered, and whoever asked.
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "prompter": "user",
 }
 
 _LAYOUTS: dict[Style, Layout] = {

@@ -4,9 +4,11 @@ from torchpipe._not_yet import refusing
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dataset, instruct_dataset, sft_dataset
 from torchpipe.datasets.concat import ConcatDataset
+from torchpipe.datasets.dataset_info import dataset_info, dataset_info_dataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.kto import KTODataset, kto_dataset
+from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
@@ -14,11 +16,20 @@ from torchpipe.datasets.preference_builders import (
     preference_dataset,
     stack_exchange_paired_dataset,
 )
-from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
+from torchpipe.datasets.presets import (
+    alpaca_cleaned_dataset,
+    cnn_dailymail_articles_dataset,
+    grammar_dataset,
+    samsum_dataset,
+    slimorca_dataset,
+    wikitext_dataset,
+)
 from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
+from torchpipe.datasets.segments import segments_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.source_rows import describe_rows, rows_of
 from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.text_completion import TextCompletionDataset, text_completion_dataset
 
 __all__ = [
     "ConcatDataset",
@@ -32,10 +43,14 @@ __all__ = [
     "SFTTransform",
     "StoredDataset",
     "StoredPreferenceDataset",
+    "TextCompletionDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",
+    "cnn_dailymail_articles_dataset",
     "count_samples",
+    "dataset_info",
+    "dataset_info_dataset",
     "describe_packing",
     "describe_rows",
     "grammar_dataset",
@@ -43,13 +58,17 @@ __all__ = [
     "instantiate_dataset",
     "instruct_dataset",
     "kto_dataset",
+    "messages_dataset",
     "preference_dataset",
     "prompt_dataset",
     "rows_of",
     "samsum_dataset",
+    "segments_dataset",
     "sft_dataset",
     "slimorca_dataset",
     "stack_exchange_paired_dataset",
+    "text_completion_dataset",
+    "wikitext_dataset",
 ]
 
 __getattr__ = refusing(__name__)

@@ -209,9 +209,9 @@ _BUILDER_KEYWORDS = (
     *(field.name for field in fields(StoredOptions) if field.name not in ("cache_dir", "num_proc")),
     *("masking_strategy", "filter_fn", "overflow", "truncation_type", "stop_token", "message_transform", "column_map"),
     *("conversation_column", "conversation_style", "new_system_prompt", "train_on_input", "tools_column"),
-    *("system_column", "split_reasoning"),
     *("pack_len", "max_prompt_len", "max_response_len", "prompt_truncation", "on_equal", "on_prompts_differ"),
     *("keep_columns",),
+    *("system_column", "split_reasoning", "column", "add_bos", "add_eos", "shapes", "encoding", "control_tokens"),
 )
 
 

@@ -1,0 +1,121 @@
+"""Rows of plain text to samples, without messages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torchpipe.data.columns import text_cell
+from torchpipe.data.label_lists import labelled
+from torchpipe.data.overflow import Fitted, OverflowPolicy, fit, without_limit
+from torchpipe.errors import ConfigError, DataError
+
+
+class Encoded(NamedTuple):
+    """The tokens of a text, and their mask: True = not trained."""
+
+    tokens: list[int]
+    mask: list[bool]
+
+
+class TextTransform(ABC):
+    """A row to samples of text: ``tokens``, ``mask`` (True = not trained) and ``labels``, lists of equal length.
+
+    Labels are shifted, as everywhere: ``labels[i]`` is ``tokens[i + 1]``. The first token, which nothing predicts, is
+    masked.
+
+    Args:
+        tokenizer: its ``encode`` takes ``add_bos`` and ``add_eos``; its own max_seq_len cuts nothing here.
+        overflow: what becomes of texts that are too long; None keeps them whole.
+
+    Raises:
+        ConfigError: the tokenizer can't encode, or ``overflow`` cuts by turns, which texts have none of.
+    """
+
+    def __init__(self, tokenizer: Any, *, overflow: OverflowPolicy | None = None) -> None:
+        if not callable(getattr(tokenizer, "encode", None)):
+            raise ConfigError(
+                f"Text needs a tokenizer with `encode`, and a {type(tokenizer).__name__} has none. Give a tokenizer of "
+                "torchpipe.models, or the model's own."
+            )
+        if overflow is not None and overflow.truncation_type == "turns":
+            raise ConfigError("truncation_type='turns' cuts whole turns, and text has none. Use 'right' or 'left'.")
+        self.tokenizer = without_limit(tokenizer)
+        self.overflow = overflow
+
+    @abstractmethod
+    def encoded(self, row: Mapping[str, Any]) -> Encoded:
+        """All tokens of a row, at least one.
+
+        Raises:
+            DataError: the row holds no text.
+        """
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The sample of one row.
+
+        Raises:
+            DataError: the row holds no text; or ``overflow`` makes no sample of the row, or several.
+        """
+        fitted = self.fitted(sample)
+        return fitted.samples[0] if self.overflow is None else fitted.only(self.overflow)
+
+    def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
+        """The samples of one row, and why there is none; False in ``labels`` leaves out those that follow from tokens
+        and mask.
+        """
+        tokens, mask = self.encoded(sample)
+        if not tokens:
+            raise DataError(
+                "The row's text is empty, and neither BOS nor EOS is added, so there is no token. Drop such rows with "
+                "a filter_fn.",
+                reason="empty",
+            )
+        mask[0] = True
+        whole = {"tokens": tokens, "mask": mask}
+        if self.overflow is None:
+            fitted = Fitted(samples=[whole], num_tokens=len(tokens))
+        else:
+            fitted = fit({}, self.overflow, lambda _: whole, self.tokenizer)
+        return fitted._replace(samples=[labelled(one) for one in fitted.samples]) if labels else fitted
+
+    def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
+        """What :meth:`fitted` gives each row without labels."""
+        return [self.fitted(row, labels=False) for row in rows]
+
+
+class TextCompletionTransform(TextTransform):
+    """A row's text to tokens, all of which are trained but the first.
+
+    Args:
+        tokenizer: its ``encode`` takes ``add_bos`` and ``add_eos``.
+        column: where the text is.
+        add_bos, add_eos: whether BOS stands before the text, and EOS behind it.
+        overflow: what becomes of texts that are too long; None keeps them whole.
+
+    Raises:
+        ConfigError: as TextTransform.
+
+    Calling it raises a ColumnError when the row lacks the column, or it holds no text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        column: str = "text",
+        add_bos: bool = True,
+        add_eos: bool = True,
+        overflow: OverflowPolicy | None = None,
+    ) -> None:
+        super().__init__(tokenizer, overflow=overflow)
+        if not isinstance(column, str):
+            raise ConfigError(f"column is {column!r}. It is the name of the column that holds the text.")
+        self.column = column
+        self.add_bos = add_bos
+        self.add_eos = add_eos
+
+    def encoded(self, row: Mapping[str, Any]) -> Encoded:
+        """The tokens of the row's text."""
+        text = text_cell(row, self.column, "column")
+        tokens = self.tokenizer.encode(text, add_bos=self.add_bos, add_eos=self.add_eos)
+        return Encoded(tokens, [False] * len(tokens))
