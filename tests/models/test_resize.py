@@ -122,5 +122,7 @@ def test_new_rows_of_a_frozen_embedding_are_told(adapted: Fresh) -> None:
     with pytest.warns(UserWarning, match="frozen, so the rows of the new tokens '<new_64>' stay the mean"):
         resize_token_embeddings(model, tokenizer_of(64))
     assert not model.tok_embeddings.weight.requires_grad
+    with pytest.warns(UserWarning, match="'<new_69>' and 3 more stay the mean"):
+        resize_token_embeddings(model, tokenizer_of(*range(64, 73)))
     with pytest.raises(ConfigError, match="The output projection has a LoRA adapter"):
         resize_token_embeddings(adapted(), tokenizer_of(64))

@@ -17,6 +17,9 @@ from torchpipe.models.weights import refuse_meta
 from torchpipe.modules import TiedLinear, TransformerDecoder
 from torchpipe.tokenizers import read_special_tokens
 
+_NAMED = 5
+"""How many tokens a sentence names."""
+
 
 def resize_token_embeddings(
     model: TransformerDecoder, tokenizer: Any, *, checkpoint_dir: str | Path | None = None
@@ -59,9 +62,11 @@ def resize_token_embeddings(
         return 0
     set_vocab_size(model, wanted)
     if not model.get_parameter("tok_embeddings.weight").requires_grad:
+        texts = list(new_ids.values())
+        more = f" and {len(texts) - _NAMED} more" * (len(texts) > _NAMED)
         warnings.warn(
-            f"The model's embedding is frozen, so the rows of the new tokens {listed(new_ids.values())} stay the mean "
-            "of the others. Train the whole model to learn them.",
+            f"The model's embedding is frozen, so the rows of the new tokens {listed(texts[:_NAMED])}{more} stay the "
+            "mean of the others. Train the whole model to learn them.",
             stacklevel=2,
         )
     return wanted - rows
