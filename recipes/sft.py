@@ -68,9 +68,7 @@ KEYS = {
     "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
     "keep_last_n_checkpoints": Setting(2, at_least=1),
     "keep_best_checkpoint": Setting(False),  # by held-out loss, as checkpoints/best
-    "export_every_n_steps": Setting(
-        None, at_least=1, can_be_null=True
-    ),  # by checkpointer; after each epoch in any case
+    "export_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # by checkpointer; and after each epoch
     "save_adapter_weights_only": Setting(False),  # exports hold the adapter and not the merged weights
     "log_every_n_steps": Setting(10, at_least=1, can_be_null=True),  # null: each
     "metric_logger": Setting(None),  # beside log.jsonl, every log_every_n_steps
@@ -133,6 +131,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     # Data: rows in, samples out, and a look at what will be trained on.
     tokenizer = config.instantiate(settings.tokenizer)
     checkpointer = config.instantiate(settings.checkpointer)
+    base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
     dataset = instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_dataset(settings.dataset_val, tokenizer) if settings.dataset_val else None
@@ -213,7 +212,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
 
     # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.
     plain: Any = OmegaConf.to_container(settings, resolve=True)
-    depends_on = training.what_decides_the_run(plain, counts, weights=checkpointer and checkpointer.fingerprint())
+    depends_on = training.what_decides_the_run(plain, counts, weights=base_weights)
     scheduler = None
     if settings.lr_scheduler:
         depends_on["steps of lr_scheduler"] = training.steps_of_schedule(num_steps())

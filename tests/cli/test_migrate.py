@@ -82,6 +82,19 @@ def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: p
     assert (old.parent / "old.torchpipe.yaml").is_file()
 
 
+def test_a_config_without_what_the_recipe_needs_is_not_said_to_train(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old.write_text("model:\n  _component_: torchtune.models.llama3.llama3_8b\noptimizer: null\nloss: ???\n")
+    assert main(["migrate", "old.yaml"]) == 1
+    told = capsys.readouterr().out
+    assert "old.torchpipe.yaml: 1 name begins with torchpipe now" in told
+    for key in ("tokenizer", "dataset", "optimizer", "output_dir"):
+        assert f"  {key} is missing, which recipe sft needs.\n" in told
+    assert "loss is missing" not in told  # the command line will give it
+    assert "It trains" not in told
+
+
 def test_a_file_that_exists_stays_unless_forced(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", "old.yaml", "-o", "old.yaml"]) == 1
     assert "old.yaml exists already and is left as it is" in capsys.readouterr().err

@@ -278,6 +278,21 @@ def test_a_name_in_the_list_that_is_no_file_is_refused_with_the_nearest(folder: 
     refuses(fresh(seed=1), folder, message, ["modle.safetensors"])
 
 
+def test_one_file_named_where_there_are_shards_is_answered_with_the_shards(shards: Path, fresh: Fresh) -> None:
+    first = min(path.name for path in shards.glob("*.safetensors"))
+    refuses(
+        fresh(seed=1), shards, f"has model.safetensors, .* Give the files of its index: {first}", ["model.safetensors"]
+    )
+
+
+def test_a_folder_of_an_adapter_is_no_checkpoint(folder: Path, fresh: Fresh) -> None:
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    message = (
+        r"no model\.safetensors and no index; it holds adapter_model\.safetensors\. Name a whole checkpoint's folder"
+    )
+    refuses(fresh(seed=1), folder, message)
+
+
 def test_shards_that_do_not_hold_what_the_index_says_are_refused(shards: Path, fresh: Fresh) -> None:
     names = sorted(path.name for path in shards.glob("*.safetensors"))
     first, second = (load_file(shards / name) for name in names[:2])
@@ -312,6 +327,10 @@ def test_nan_is_loaded_as_it_is_and_told(folder: Path, fresh: Fresh) -> None:
     with pytest.warns(UserWarning, match=r"NaN or infinity in 2 tensors, such as model\.layers\.0\.mlp\.up_proj"):
         load_hf_weights(model, folder)
     assert model.state_dict()["norm.scale"][3].isnan()
+    state["model.layers.0.mlp.up_proj.weight"][1, 2] = 0
+    save_file(state, folder / "model.safetensors")
+    with pytest.warns(UserWarning, match=r"NaN or infinity in 1 tensor, model\.norm\.weight\. All was loaded as it is"):
+        load_hf_weights(model, folder)
 
 
 def test_a_model_on_the_meta_device_is_refused(tmp_path: Path, folder: Path, fresh: Fresh) -> None:
@@ -365,6 +384,8 @@ def test_an_earlier_export_is_replaced_and_any_other_folder_is_not(tmp_path: Pat
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"^\. can't be replaced as a whole. Name a new folder"):
+        save_hf_weights(fresh(), ".")
     with pytest.raises(CheckpointError, match="file is a file. Name a new folder"):
         save_hf_weights(fresh(), tmp_path / "file")
 

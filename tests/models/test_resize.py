@@ -75,7 +75,8 @@ def test_a_real_tokenizer_with_a_new_special_token(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
     model: Any = tiny_llama3(vocab_size=base.vocab_size, num_layers=1, max_seq_len=16)
     tokenizer = Llama3Tokenizer(base.backend.name, {**base.special_tokens, "<|think|>": base.vocab_size})
-    assert resize_token_embeddings(model, tokenizer, checkpoint_dir=tmp_path) == 1
+    with pytest.warns(UserWarning, match=r"tokenizer files in .* lack '<\|think\|>'\. Add the new tokens to a copy"):
+        assert resize_token_embeddings(model, tokenizer, checkpoint_dir=tmp_path) == 1
     assert tokenizer.special_tokens["<|think|>"] == base.vocab_size == model.tok_embeddings.num_embeddings - 1
 
 
@@ -122,5 +123,7 @@ def test_new_rows_of_a_frozen_embedding_are_told(adapted: Fresh) -> None:
     with pytest.warns(UserWarning, match="frozen, so the rows of the new tokens '<new_64>' stay the mean"):
         resize_token_embeddings(model, tokenizer_of(64))
     assert not model.tok_embeddings.weight.requires_grad
+    with pytest.warns(UserWarning, match="'<new_69>' and 3 more stay the mean"):
+        resize_token_embeddings(model, tokenizer_of(*range(64, 73)))
     with pytest.raises(ConfigError, match="The output projection has a LoRA adapter"):
         resize_token_embeddings(adapted(), tokenizer_of(64))

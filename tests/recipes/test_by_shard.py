@@ -71,7 +71,7 @@ def test_a_run_stopped_during_the_build_ends_with_the_weights_of_one_after_it(
     parts = {"name": "parts", "cache": "parts", "dataset": gate}
     sft.main(by_shard(**parts, max_steps=3))  # the rows behind the gate are not tokenised
     first = capsys.readouterr().out
-    assert "steps: ? (known when all rows are tokenised); 1 packs a step and 0 padding packs" in first
+    assert "steps: ? (known when all rows are tokenised); 1 pack a step and 0 padding packs" in first
     assert "first training rows: 6 rows" in first
     assert "first training rows, packed: " in first
     assert "\ntraining rows" not in first
@@ -86,8 +86,8 @@ def test_a_run_stopped_during_the_build_ends_with_the_weights_of_one_after_it(
     whole = by_shard("whole", cache="parts", dataset=gate)  # the store is finished by now
     sft.main(whole)
     num_steps = len(logged(whole, "step"))
-    assert f"steps: {num_steps}; 1 packs a step" in capsys.readouterr().out
-    assert f"\nsteps: {num_steps}; 1 packs a step" in last
+    assert f"steps: {num_steps}; 1 pack a step" in capsys.readouterr().out
+    assert f"\nsteps: {num_steps}; 1 pack a step" in last
     assert same(weights_of(by_shard(**parts)), weights_of(whole))
     assert logged(by_shard(**parts), "step", "loss") == logged(whole, "step", "loss")
 

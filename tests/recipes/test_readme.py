@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from torchpipe.models import save_hf_weights
+from torchpipe.models.llama3_2 import llama3_2
+
 
 def blocks_of(repository: Path, language: str, page: str = "README.md") -> list[str]:
     """A page's fenced blocks of a language, without their indentation."""
@@ -60,6 +63,19 @@ def test_the_loop_over_steps(repository: Path, tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("torch.Size([2, 512])") == result.stdout.count("\n") >= 4
+
+
+def test_a_model_in_python_is_loaded_trained_and_saved(repository: Path, tmp_path: Path) -> None:
+    code = block_with(repository, "python", "load_hf_weights(", page="docs/from_torchtune.md")
+    sizes = dict(re.findall(r"^    (\w+)=(\d+),$", code, flags=re.MULTILINE))
+    names = ("vocab_size", "num_layers", "num_heads", "num_kv_heads", "embed_dim", "intermediate_dim", "max_seq_len")
+    model: Any = llama3_2
+    save_hf_weights(model(**{name: int(sizes[name]) for name in names}), tmp_path / "checkpoint")
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)) == 8
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    assert (tmp_path / "merged" / "config.json").is_file()
 
 
 def test_a_planner_of_ones_own(repository: Path) -> None:

@@ -46,7 +46,8 @@ class Migration:
         Args:
             file: as the new file is called.
         """
-        lines = [f"{file}: {len(self.renamed)} names begin with torchpipe now; all else is as it was."]
+        names = "1 name begins" if len(self.renamed) == 1 else f"{len(self.renamed)} names begin"
+        lines = [f"{file}: {names} with torchpipe now; all else is as it was."]
         lines += [f"  line {line}: {name}" for line, name in self.renamed]
         if self.notes:
             lines += ["", "Keys that mean something else, or nothing, here:", *(f"  {note}" for note in self.notes)]
@@ -106,6 +107,9 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
             problems.append(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}")
         elif value is not None and (fault := known[key].fault_of(value)):
             problems.append(f"{key} is {value!r}. {fault}")
+    for key, setting in known.items():
+        if setting.default is ... and not OmegaConf.is_missing(found.cfg, key) and found.cfg.get(key) is None:
+            problems.append(f"{key} is missing, which recipe {RECIPE} needs.")
     try:
         validate(found.cfg)
     except ConfigError as error:

@@ -16,7 +16,8 @@ class Setting:
     """One top-level key of a recipe.
 
     Attributes:
-        default: the value where the config has none; ``...``: the config has to give one.
+        default: the value where the config has none; ``...``: the config has to give one. Where it is True or False,
+            the key holds one of these, or null.
         at_least: the key holds a whole number, this or more.
         above: the key holds a number, whole or not, above this; ``inf`` is one.
         can_be_null: whether null is a value too.
@@ -31,6 +32,8 @@ class Setting:
         """What is wrong with a value, as the end of a sentence; None if nothing is."""
         if value is None and self.can_be_null:
             return None
+        if isinstance(self.default, bool) and value is not None and not isinstance(value, bool):
+            return "Give true or false."  # any other text, "flase" too, would count as true
         or_null = ", or null to do without" if self.can_be_null else ""
         if self.at_least is not None and not (type(value) is int and value >= self.at_least):  # True is an int too
             return f"Give a whole number, {self.at_least} or more{or_null}."
@@ -48,8 +51,8 @@ def read_settings(cfg: DictConfig, table: Mapping[str, Setting]) -> DictConfig:
     """The config with the table's defaults filled in.
 
     Raises:
-        ConfigError: a key is not in the table (the nearest name is given), one is missing or still ``???``, or a
-            number is none or too small.
+        ConfigError: a key is not in the table (the nearest name is given), one is missing or still ``???``, a
+            number is none or too small, or a switch is neither true nor false.
     """
     unknown = [f"{key!r} is not a key of this recipe.{did_you_mean(key, table)}" for key in cfg if key not in table]
     if unknown:

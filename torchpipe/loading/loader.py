@@ -162,8 +162,10 @@ class StepLoader:
         """One line: how the packs of a step go to ranks and micro-batches."""
         sampler, num_packs = self._sampler, self.steps.global_batch_size
         sizes = (sampler.world_size, sampler.accumulation, sampler.batch_size)
+        padding = math.prod(sizes) - num_packs
         return (
-            f"{num_packs:,} packs a step and {math.prod(sizes) - num_packs} padding packs = world size {sizes[0]} x "
+            f"{num_packs:,} pack{'s' * (num_packs != 1)} a step and {padding} padding pack{'s' * (padding != 1)} = "
+            f"world size {sizes[0]} x "
             f"accumulation {sizes[1]} x batch size {sizes[2]}"
         )
 

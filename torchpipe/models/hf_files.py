@@ -44,6 +44,7 @@ def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder. Give the folder that holds {SINGLE_FILE} or its shards.")
     indexed = sorted(set(read_index(folder).values()))
+    given = files is not None
     if files is None:
         files = indexed or [SINGLE_FILE]
     pickled = [name for name in files if name.endswith(_PICKLED)]
@@ -58,11 +59,7 @@ def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
             else f"{folder} holds no safetensors file. Give the folder that holds {SINGLE_FILE} or its shards."
         )
     if missing:
-        by = f"{INDEX_FILE} names" if set(missing) <= set(indexed) else "The list of files has"
-        raise CheckpointError(
-            f"{by} {_names(missing)}, and {folder} has no such file{'s' * (len(missing) > 1)}."
-            f"{did_you_mean(missing[0], set(found) - set(files), cutoff=0.8)} Fetch the whole checkpoint again."
-        )
+        raise CheckpointError(_what_is_missing(folder, missing, found=found, indexed=indexed, given=given))
     if indexed and sorted(set(files)) != indexed:
         unlisted, unknown = sorted(set(indexed) - set(files)), sorted(set(files) - set(indexed))
         parts = [f"{words} {_names(names)}" for words, names in (("lacks", unlisted), ("adds", unknown)) if names]
@@ -71,6 +68,22 @@ def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
             "that the index names."
         )
     return sorted(set(files))
+
+
+def _what_is_missing(folder: Path, missing: list[str], *, found: list[str], indexed: list[str], given: bool) -> str:
+    """What to say of files that a folder lacks, and what to do: by whether they were named, and by what is there."""
+    no_file = f"{folder} has no such file{'s' * (len(missing) > 1)}."
+    if set(missing) <= set(indexed):
+        near = did_you_mean(missing[0], set(found) - set(indexed), cutoff=0.8)
+        return f"{INDEX_FILE} names {_names(missing)}, and {no_file}{near} Fetch the whole checkpoint again."
+    stored = [name for name in found if name.endswith(".safetensors")]
+    if not given:
+        there = f"{folder} has no {_names(missing)} and no index; it holds {_names(stored)}."
+        return f"{there} Name a whole checkpoint's folder."
+    if indexed:
+        return f"The list of files has {_names(missing)}, and {no_file} Give the files of its index: {_names(indexed)}."
+    near = did_you_mean(missing[0], stored, cutoff=0.8)
+    return f"The list of files has {_names(missing)}, and {no_file}{near or f' It holds {_names(stored)}.'}"
 
 
 def read_index(folder: Path) -> dict[str, str]:

@@ -66,9 +66,10 @@ def fill_from_layout(
         raise unreadable(path, error) from error
     initialize_dora_magnitude(model)
     if not_finite:
+        tensors = "1 tensor, " if len(not_finite) == 1 else f"{len(not_finite)} tensors, such as "
         warnings.warn(
-            f"{path} holds NaN or infinity in {len(not_finite)} tensors, such as {not_finite[0]}. They were loaded as "
-            "they are, and the loss will hardly be a number.",
+            f"{path} holds NaN or infinity in {tensors}{not_finite[0]}. All was loaded as it is, and the loss will "
+            "hardly be a number.",
             stacklevel=3,
         )
 

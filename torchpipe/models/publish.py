@@ -27,6 +27,8 @@ def published_folder(folder: Path) -> Iterator[Path]:
             no file of weights; ``folder`` is as it was.
     """
     try:
+        if folder.name in ("", ".."):
+            raise CheckpointError(f"{folder} can't be replaced as a whole. Name a new folder for the weights.")
         if folder.exists() and not folder.is_dir():
             raise CheckpointError(f"{folder} is a file. Name a new folder for the weights.")
         with whole_folder(folder) as new:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from torchpipe.models.layouts import num_ids
 from torchpipe.models.weights import refuse_meta
 from torchpipe.modules import TiedLinear, TransformerDecoder
 from torchpipe.tokenizers import read_special_tokens
+
+_NAMED = 5
+"""How many tokens a sentence names."""
 
 
 def resize_token_embeddings(
@@ -39,11 +42,13 @@ def resize_token_embeddings(
         ConfigError: the output projection has an adapter.
 
     Warns:
-        UserWarning: rows were added to frozen weights, so that they will not be trained.
+        UserWarning: rows were added to frozen weights, so that they will not be trained; or for tokens that the
+            checkpoint's tokenizer files lack.
     """
     refuse_meta(model.state_dict())
+    known = {} if checkpoint_dir is None else _known_tokens(Path(checkpoint_dir))
     if checkpoint_dir is not None:
-        _check_ids(tokenizer.special_tokens, _known_tokens(Path(checkpoint_dir)), Path(checkpoint_dir))
+        _check_ids(tokenizer.special_tokens, known, Path(checkpoint_dir))
     rows, wanted = num_ids(model), int(tokenizer.vocab_size)
     if getattr(tokenizer, "image_id", None) == wanted - 1:
         wanted -= 1  # Llama 3's last id stands for an image: its decoders of text are published without that row
@@ -60,8 +65,14 @@ def resize_token_embeddings(
     set_vocab_size(model, wanted)
     if not model.get_parameter("tok_embeddings.weight").requires_grad:
         warnings.warn(
-            f"The model's embedding is frozen, so the rows of the new tokens {listed(new_ids.values())} stay the mean "
-            "of the others. Train the whole model to learn them.",
+            f"The model's embedding is frozen, so the rows of the new tokens {_first(new_ids.values())} stay the "
+            "mean of the others. Train the whole model to learn them.",
+            stacklevel=2,
+        )
+    if known and (lacking := [text for text in new_ids.values() if text not in known]):
+        warnings.warn(
+            f"The tokenizer files in {checkpoint_dir} lack {_first(lacking)}. Add the new tokens to a copy of them "
+            "before the trained weights are served with it.",
             stacklevel=2,
         )
     return wanted - rows
@@ -90,6 +101,11 @@ def set_vocab_size(model: TransformerDecoder, num_rows: int) -> None:
         output.out_features = num_rows
     if model.config is not None:
         model.config = replace(model.config, vocab_size=num_rows)
+
+
+def _first(texts: Iterable[str]) -> str:
+    texts = list(texts)
+    return listed(texts[:_NAMED]) + f" and {len(texts) - _NAMED} more" * (len(texts) > _NAMED)
 
 
 def _resized(parameter: torch.Tensor, num_rows: int) -> nn.Parameter:

@@ -5,6 +5,7 @@ What a run is resumed from is another thing: :mod:`torchpipe.training.checkpoint
 
 import hashlib
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -116,11 +117,19 @@ class FullModelCheckpointer:
             tokenizer: given, the vocabulary is resized: before loading to the checkpoint's, and then to the
                 tokenizer's by :func:`~torchpipe.models.resize_token_embeddings`.
 
+        Warns:
+            UserWarning: the model was built with another vocabulary than the checkpoint's.
+
         Raises:
             CheckpointError: the files can't be read or don't fit the model, or the ids don't match.
             ConfigError: there is an adapter to load and the model has none.
         """
         if tokenizer is not None and (rows := self._num_rows()) not in (None, num_ids(model)):
+            warnings.warn(
+                f"The model was built for {num_ids(model)} ids and {self.checkpoint_dir} has {rows}: it takes on the "
+                "checkpoint's.",
+                stacklevel=2,
+            )
             set_vocab_size(model, rows)
         self._load_base(model)
         if tokenizer is not None:
