@@ -27,8 +27,8 @@ def test_a_name_that_is_not_here_yet_says_so_on_import(module: str, name: str) -
 
 def test_a_name_that_is_not_here_yet_is_an_attribute_that_is_missing() -> None:
     datasets = importlib.import_module("torchpipe.datasets")
-    assert not hasattr(datasets, "PreferenceDataset")
-    assert getattr(datasets, "PreferenceDataset", None) is None
+    assert not hasattr(datasets, "TextCompletionDataset")
+    assert getattr(datasets, "TextCompletionDataset", None) is None
     with pytest.raises(AttributeError, match="torchpipe has no torchpipe.datasets.wikitext_dataset yet"):
         _ = datasets.wikitext_dataset
     with pytest.raises(AttributeError, match="module 'torchpipe.datasets' has no attribute 'nothing'"):

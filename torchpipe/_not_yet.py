@@ -10,10 +10,6 @@ _PLAIN_TEXT = (
     "It reads rows of plain text, without messages. Rows that are conversations go through "
     "torchpipe.datasets.sft_dataset with a message_transform of your own"
 )
-_PAIRS = (
-    "It reads pairs of a preferred and a rejected answer. torchpipe.data.ChosenRejectedToMessages reads such rows, and "
-    "torchpipe.data.padded_collate_dpo makes batches of their tokens"
-)
 _IMAGES = (
     "It reads rows with images. Until it is here, use torchpipe.datasets.sft_dataset with a message_transform that "
     "takes images (torchpipe.data.InputOutputToMessages, ShareGPTToMessages or OpenAIToMessages) and the model's "
@@ -92,15 +88,6 @@ NOT_YET: dict[str, dict[str, str]] = {
             ),
             _PLAIN_TEXT,
         ),
-        **dict.fromkeys(
-            (
-                "PreferenceDataset",
-                "preference_dataset",
-                "hh_rlhf_helpful_dataset",
-                "stack_exchange_paired_dataset",
-            ),
-            _PAIRS,
-        ),
     },
     "torchpipe.datasets.multimodal": dict.fromkeys(
         (
@@ -129,8 +116,8 @@ NOT_YET: dict[str, dict[str, str]] = {
 def not_yet(module: str, name: str) -> str | None:
     """What to tell who asks a module for such a name; None for any other name.
 
-    >>> not_yet("torchpipe.datasets", "PreferenceDataset").partition(". ")[0]
-    'torchpipe has no torchpipe.datasets.PreferenceDataset yet'
+    >>> not_yet("torchpipe.datasets", "TextCompletionDataset").partition(". ")[0]
+    'torchpipe has no torchpipe.datasets.TextCompletionDataset yet'
     """
     instead = NOT_YET.get(module, {}).get(name)
     return None if instead is None else f"torchpipe has no {module}.{name} yet. {instead}."

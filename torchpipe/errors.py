@@ -14,15 +14,55 @@ class TorchpipeError(Exception):
 
 
 class DataError(TorchpipeError, ValueError):
-    """A row, message or sample is not what the next step needs."""
+    """A row, message or sample is not what the next step needs.
+
+    Args:
+        reason: under which reason a ledger counts the row, where it is left out for this error (``on_error``): one of
+            :data:`torchpipe.data.ledger.Reason`. None: the class's own.
+
+    Attributes:
+        reason: of the error.
+
+    >>> DataError("Column 'answer' is empty.", reason="empty").reason, DataError("Something else.").reason
+    ('empty', 'error')
+    """
+
+    reason: str = "error"
+
+    def __init__(self, *args: object, reason: str | None = None) -> None:
+        super().__init__(*args)
+        if reason is not None:
+            self.reason = reason
 
 
 class ColumnError(DataError, KeyError):
-    """A row lacks a column that was asked for."""
+    """A row lacks a column that was asked for, or holds something of another kind in it."""
+
+    reason = "bad_columns"
+
+
+class MessageError(DataError):
+    """A turn, a part of one, or a call in it is not what a message is made of."""
+
+    reason = "bad_message"
 
 
 class MediaError(DataError, RuntimeError):
     """A row's images and the places for them in its text don't belong together."""
+
+    reason = "media_mismatch"
+
+
+class PictureError(DataError):
+    """A picture of a row can't be read or decoded."""
+
+    reason = "bad_media"
+
+
+class UnwritableError(DataError):
+    """A row holds what a chat format, or its tokenizer, has no place for."""
+
+    reason = "unwritable"
 
 
 class SourceError(TorchpipeError, OSError):
@@ -35,6 +75,10 @@ class StoreError(TorchpipeError, OSError):
 
 class TokenizerError(TorchpipeError, ValueError):
     """A tokenizer file or a set of control tokens can't be used."""
+
+
+class RenderError(UnwritableError, TokenizerError):
+    """A tokenizer, or a model's own chat template, can't write a row: it has no tokens for a text, or refuses it."""
 
 
 class CheckpointError(TorchpipeError, RuntimeError):

@@ -316,7 +316,7 @@ def test_a_row_with_nothing_left_to_train_is_left_out_or_refused() -> None:
     counts = SampleCounts()
     counts.add_row(found)
     assert counts.emptied_rows == 1
-    assert "1 more rows left out, without a trained token once cut" in counts.describe()
+    assert "1 more rows left out, without a trained token" in counts.describe()
 
 
 def test_error_names_both_lengths_and_drop_is_counted() -> None:

@@ -218,12 +218,17 @@ def test_counts_name_what_was_cut_and_what_trains_nothing() -> None:
     dataset = sft_dataset(
         tokenizer, source=rows, message_transform=FromColumns(), masking_strategy="train_on_assistant"
     )
-    counts = count_samples(dataset)
+    with pytest.warns(
+        UserWarning, match=r"Row 0 of list has no token that is trained, and so has its sample\. packed="
+    ):
+        counts = count_samples(dataset)
     assert (counts.rows, counts.truncated_rows, counts.untrained_rows, counts.longest) == (2, 1, 1, 40)
     assert counts.truncated_tokens > 0
     assert "1 rows cut to max_seq_len" in counts.describe()
     assert "1 rows without a trained token" in counts.describe()
-    assert count_samples(PackedDataset(dataset, max_seq_len=40)).rows == 2
+    packed = PackedDataset(dataset, max_seq_len=40)
+    assert (packed.counts.rows, packed.counts.emptied_rows) == (1, 1)
+    assert packed.ledger.as_dict() == {"read": 2, "used": 1, "no_trainable_tokens": 1}
 
 
 def test_chat_dataset_reads_or_leaves_out_tools_system_prompts_and_thinking() -> None:

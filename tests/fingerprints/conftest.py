@@ -15,7 +15,10 @@ import pytest
 import torch
 
 from torchpipe import data, tokenizers, vision
+from torchpipe.data.kto_transform import KTOTransform
 from torchpipe.data.overflow import OverflowPolicy
+from torchpipe.data.pair_transform import PairTransform
+from torchpipe.data.prompt_transform import PromptTransform
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.models import gemma, llama2, mistral, phi3, phi4, qwen2, qwen2_5, qwen3
 from torchpipe.models.clip import CLIPTokenizer
@@ -201,6 +204,81 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         Case(
             cls=data.ChosenRejectedToMessages,
             other={**as_message, "column_map": {"chosen": "a", "rejected": "b"}, "new_system_prompt": "x"},
+        ),
+        Case(
+            cls=data.PromptedPairToMessages,
+            other={
+                **as_message,
+                "column_map": {"prompt": "p", "chosen": "a", "rejected": "b"},
+                "new_system_prompt": "x",
+            },
+        ),
+        Case(
+            cls=data.StackExchangePairedToMessages,
+            other={"column_map": {"prompt": "p", "chosen": "a", "rejected": "b"}, "train_on_input": True},
+        ),
+        Case(
+            cls=data.TranscriptPairToMessages,
+            other={
+                "column_map": {"chosen": "a", "rejected": "b"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+            },
+        ),
+        Case(
+            cls=data.LabelledToMessages,
+            other={
+                "column_map": {"messages": "a", "label": "b"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+            },
+        ),
+        Case(cls=data.PromptToMessages, other={"column_map": {"prompt": "a"}, "new_system_prompt": "x"}),
+        Case(
+            cls=data.PairPolicy,
+            given={"overflow": "truncate", "max_seq_len": 8},
+            other={
+                "overflow": "error",
+                "max_seq_len": 9,
+                "max_prompt_len": 5,
+                "max_response_len": 5,
+                "prompt_truncation": "turns",
+                "stop_token": "keep",
+                "on_equal": "keep",
+                "on_prompts_differ": "keep",
+            },
+        ),
+        Case(
+            cls=PairTransform,
+            given={"message_transform": data.ChosenRejectedToMessages(), "model_transform": Llama3Tokenizer(ranks[0])},
+            same={"model_transform": Llama3Tokenizer(ranks[1])},
+            other={
+                "message_transform": data.PromptedPairToMessages(),
+                "model_transform": Llama3Tokenizer(ranks[0], max_seq_len=9),
+                "policy": data.PairPolicy(on_equal="keep"),
+            },
+        ),
+        Case(
+            cls=KTOTransform,
+            given={"message_transform": data.LabelledToMessages(), "model_transform": Llama3Tokenizer(ranks[0])},
+            same={"model_transform": Llama3Tokenizer(ranks[1])},
+            other={
+                "message_transform": data.LabelledToMessages(new_system_prompt="x"),
+                "model_transform": Llama3Tokenizer(ranks[0], max_seq_len=9),
+                "overflow": OverflowPolicy(max_seq_len=9),
+            },
+        ),
+        Case(
+            cls=PromptTransform,
+            given={"message_transform": data.PromptToMessages(), "model_transform": Llama3Tokenizer(ranks[0])},
+            same={"model_transform": Llama3Tokenizer(ranks[1])},
+            other={
+                "message_transform": data.PromptToMessages(new_system_prompt="x"),
+                "model_transform": Llama3Tokenizer(ranks[2]),
+                "max_prompt_len": 9,
+                "truncate": True,
+                "keep_columns": ["id"],
+            },
         ),
         Case(cls=data.PromptTemplate, given={"template": {"user": ("a", "b")}}, other={"template": table}),
         Case(cls=data.GrammarErrorCorrectionTemplate, other={"template": table}),

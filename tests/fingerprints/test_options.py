@@ -14,8 +14,14 @@ import pytest
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data import Message
 
-PACKAGES = ("data", "data.overflow", "data.sample_transforms", "tokenizers", "vision", "modules.tokenizers", "models")
-KINDS = ("Tokenizer", "Backend", "Messages", "Template", "Transform", "TrainOn", "OverflowPolicy", "AttentionMask")
+PACKAGES = (
+    *("data", "data.overflow", "data.sample_transforms", "data.pair_transform", "data.kto_transform"),
+    *("data.prompt_transform", "tokenizers", "vision", "modules.tokenizers", "models"),
+)
+KINDS = (
+    *("Tokenizer", "Backend", "Messages", "Template", "Transform", "TrainOn", "OverflowPolicy", "PairPolicy"),
+    "AttentionMask",
+)
 ABSTRACT = {"Backend", "BaseTokenizer", "FamilyTokenizer", "ModelTokenizer", "TextEncoderTokenizer", "Transform"}
 
 

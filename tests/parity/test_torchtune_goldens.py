@@ -51,6 +51,7 @@ def test_the_goldens_are_those_of_the_cases_in_the_script():
     assert GOLDENS["rows_per_digest"] == MAKER["ROWS_PER_DIGEST"]
 
 
+@pytest.mark.filterwarnings("ignore:Row .* has no token that is trained")
 # train_on_input is deprecated here, and the only name for the strategy there.
 @pytest.mark.filterwarnings("ignore:train_on_input is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", GOLDENS["cases"])

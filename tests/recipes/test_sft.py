@@ -261,6 +261,7 @@ def is_cooking(row: dict[str, Any]) -> bool:
     return row["topic"] == "cooking"
 
 
+@pytest.mark.filterwarnings("ignore:Row 0 of .* has no token that is trained")
 @pytest.mark.parametrize(
     ("overrides", "error", "sentence"),
     [

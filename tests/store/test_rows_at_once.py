@@ -11,7 +11,8 @@ from torchpipe.data import InputOutputToMessages
 from torchpipe.data.overflow import OverflowPolicy
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.store.flat_samples import FlatSamples
-from torchpipe.store.sft_recipe import SFTRecipe, SFTRows
+from torchpipe.store.sft_recipe import SFTRecipe
+from torchpipe.store.source_recipe import SourceRows
 
 NUM_ROWS = 60
 
@@ -20,7 +21,7 @@ def is_short(row: Mapping[str, Any]) -> bool:
     return len(row["question"]) < 200
 
 
-def rows_of(shared_data: Path, **options: Any) -> SFTRows:
+def rows_of(shared_data: Path, **options: Any) -> SourceRows:
     files = {"data_files": str(shared_data / "gsm8k" / "train.jsonl"), "split": "train"}
     questions = InputOutputToMessages(column_map={"input": "question", "output": "answer"})
     given: dict[str, Any] = {"source": "json", "load_dataset_kwargs": files, "message_transform": questions, **options}

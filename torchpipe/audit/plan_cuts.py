@@ -1,6 +1,7 @@
 """What another max_seq_len would do to rows, from their lengths."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -73,15 +74,18 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
         parts = documents_of(lengths, max_seq_len, "split", cut=True)
         return Cuts(lengths=parts.lengths, num_split=num_long, is_exact=False)
     cut = documents_of(lengths, max_seq_len, "truncate", cut=True)
-    if policy is None:  # the tokenizer cuts, and leaves nothing out
-        return Cuts(lengths=cut.lengths, num_cut=num_long, num_tokens_cut=cut.num_truncated)
-    emptied = _emptied(whole, policy.truncation_type, is_long, max_seq_len)
+    assert part.recipe is not None
+    # Without a policy the tokenizer cuts.
+    side: Any = policy.truncation_type if policy else getattr(part.recipe.model_transform, "truncation_type", "right")
+    emptied = _emptied(whole, side, is_long, max_seq_len)
+    if policy is None and part.recipe.row_policy.on_untrained == "keep":
+        emptied[:] = False
     return Cuts(
         lengths=cut.lengths[~emptied],
         num_cut=num_long - int(emptied.sum()),
         num_tokens_cut=cut.num_truncated - int((lengths - max_seq_len)[emptied].sum()),
         num_left_out=int(emptied.sum()),
-        is_exact=False,
+        is_exact=policy is None and not emptied.any(),
     )
 
 

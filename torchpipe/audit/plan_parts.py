@@ -96,7 +96,12 @@ class Part:
                 f"Rows of {self.name} were cut, and how they are tokenised isn't known, so that other lengths can't be "
                 "compared. Compare strategies alone."
             )
-        recipe = replace(self.recipe, overflow=None, model_transform=without_limit(self.recipe.model_transform))
+        recipe = replace(
+            self.recipe,
+            overflow=None,
+            model_transform=without_limit(self.recipe.model_transform),
+            row_policy=self.recipe.row_policy.without_file(),
+        )
         store = build_store(recipe, **self.options)
         return WholeSamples(lengths=store.lengths.astype(np.int64), rows=store.rows, content=store)
 

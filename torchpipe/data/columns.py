@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.errors import ColumnError, ConfigError
 
 
 def resolve_column_map(
@@ -73,7 +73,7 @@ def text_cell(row: Mapping[str, Any], column: str, name: str) -> str:
     """
     value = cell(row, column, name)
     if not isinstance(value, str):
-        raise DataError(f"Column {column!r} {not_text(value)}")
+        raise ColumnError(f"Column {column!r} {not_text(value)}", reason="empty" if value is None else None)
     return value
 
 

@@ -22,7 +22,8 @@ def validate_messages(messages: Sequence[Message]) -> None:
     """
     if len(messages) < 2:
         raise DataError(
-            f"A conversation needs at least 2 messages, this one has {len(messages)}. Drop the row with a filter_fn."
+            f"A conversation needs at least 2 messages, this one has {len(messages)}. Drop the row with a filter_fn.",
+            reason="bad_role_order" if messages else "empty",
         )
     previous: Message | None = None
     open_calls: set[str | None] = set()
@@ -35,14 +36,18 @@ def validate_messages(messages: Sequence[Message]) -> None:
         before = previous.role if previous is not None else None
         if (before, message.role) not in _IN_ORDER and not _is_result_of(message, previous):
             place = f"after a {before!r} message" if before is not None else "at the start"
-            raise DataError(f"Message {index} ({message.role!r}) stands {place}, but {_RULES[message.role]}")
+            raise DataError(
+                f"Message {index} ({message.role!r}) stands {place}, but {_RULES[message.role]}",
+                reason="bad_role_order",
+            )
         if message.tool_calls:
             open_calls = {call.id for call in message.tool_calls}
         elif message.tool_call_id is not None and open_calls and not open_calls & {message.tool_call_id, None}:
             raise DataError(
                 f"Message {index} ({message.role!r}) is the result of the call {message.tool_call_id!r}, but the calls "
                 f"before it are {listed(sorted(map(str, open_calls)))}. Mend its tool_call_id, or drop the row with a "
-                "filter_fn."
+                "filter_fn.",
+                reason="bad_role_order",
             )
         elif message.role == "assistant":
             open_calls = set()

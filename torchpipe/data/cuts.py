@@ -41,7 +41,8 @@ def cut_on_a_side(
             raise MediaError(
                 f"Of the row's {whole.num_images} images, {num_lost} {'does' if num_lost == 1 else 'do'} not fit into "
                 f"max_seq_len={max_seq_len}. Raise it, set media_overflow='drop' on the transform to leave them out, "
-                "or set overflow='drop'."
+                "or set overflow='drop'.",
+                reason="too_long",
             )
         sample["num_images_dropped"] = num_lost
     return sample
@@ -70,7 +71,8 @@ def split_row(whole: WholeRow, max_seq_len: int) -> list[dict[str, Any]]:
             if stop <= start:
                 raise MediaError(
                     f"An image of the row has more tokens than max_seq_len={max_seq_len} holds. Raise it, or set "
-                    "overflow='drop'."
+                    "overflow='drop'.",
+                    reason="too_long",
                 )
         pieces.append(whole.part(Cut(start=start, stop=stop)))
         start = stop

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from torchpipe import __version__
 from torchpipe._sentences import printable
-from torchpipe.errors import DataError
+from torchpipe.errors import DataError, PictureError
 
 
 def download(address: str, name: str, *, timeout: float, max_bytes: int) -> bytes:
@@ -43,7 +43,7 @@ def download(address: str, name: str, *, timeout: float, max_bytes: int) -> byte
         if deadline.passed or "timed out" in str(error):
             reason = f"it did not come within {timeout:g} seconds"
         # Servers write a part of these sentences.
-        raise DataError(f"The {name} can't be downloaded: {printable(reason)[:300]}.") from error
+        raise PictureError(f"The {name} can't be downloaded: {printable(reason)[:300]}.") from error
 
 
 def _body(response: HTTPResponse, name: str, deadline: "_Deadline", max_bytes: int) -> bytes:
@@ -53,9 +53,9 @@ def _body(response: HTTPResponse, name: str, deadline: "_Deadline", max_bytes: i
     if deadline.passed:
         raise TimeoutError("timed out")
     if len(data) + (response.length or 0) > max_bytes:
-        raise DataError(f"The {name} has more than {max_bytes:,} bytes. Make it smaller, or raise max_bytes.")
+        raise PictureError(f"The {name} has more than {max_bytes:,} bytes. Make it smaller, or raise max_bytes.")
     if response.length:
-        raise DataError(f"The {name} was cut short: {response.length:,} bytes are missing.")
+        raise PictureError(f"The {name} was cut short: {response.length:,} bytes are missing.")
     return bytes(data)
 
 

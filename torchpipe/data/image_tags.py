@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.errors import ConfigError, DataError, MediaError
 
 
 def format_content_with_images(content: str, *, image_tag: str, images: Sequence[Any]) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def place_images(texts: Sequence[str], *, image_tag: str | None, images: Sequenc
         DataError: the numbers differ, or there is no text that could hold a picture.
     """
     if images and not texts:
-        raise DataError(f"The row has {_count(len(images), 'picture')}, and no user turn to show them in.")
+        raise MediaError(f"The row has {_count(len(images), 'picture')}, and no user turn to show them in.")
     if image_tag is None:
         shown: list[dict[str, Any]] = [{"type": "image", "content": image} for image in images]
         plain: list[list[dict[str, Any]]] = [[{"type": "text", "content": text}] for text in texts]
@@ -69,7 +69,7 @@ def check_image_tag(image_tag: str) -> None:
 
 
 def _unequal(num_tags: int, image_tag: str, num_images: int) -> DataError:
-    return DataError(
+    return MediaError(
         f"The text has the tag {image_tag!r} {num_tags} times, and there {'is' if num_images == 1 else 'are'} "
         f"{_count(num_images, 'picture')}. It needs one tag for every picture; check image_tag and the images' column."
     )

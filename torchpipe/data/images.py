@@ -17,7 +17,7 @@ import numpy as np
 
 from torchpipe._sentences import printable
 from torchpipe._suggest import listed
-from torchpipe.errors import ConfigError, DataError, located
+from torchpipe.errors import ConfigError, DataError, PictureError, located
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def load_image(
         data = _inline(image_loc, name, max_bytes)
     elif isinstance(image_loc, str) and _ADDRESS.match(image_loc):
         if not allow_remote:
-            raise DataError(
+            raise PictureError(
                 f"The picture {name} is at a remote address, and allow_remote=False refuses those. "
                 "Download the pictures, and give their paths."
             )
@@ -82,7 +82,7 @@ def load_image(
     elif isinstance(image_loc, (str, os.PathLike)):
         data = _read(Path(image_loc), name, max_bytes)
     else:
-        raise DataError(f"load_image takes a path or an address, and got a {type(image_loc).__name__} ({name}).")
+        raise PictureError(f"load_image takes a path or an address, and got a {type(image_loc).__name__} ({name}).")
     return decode_image(data, name, max_pixels=max_pixels)
 
 
@@ -91,7 +91,7 @@ def _read(path: Path, name: str, max_bytes: int) -> bytes:
         # A pipe or a device could go on for ever.
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
-            raise DataError(
+            raise PictureError(
                 f"The picture {name} {what}. Give a path from the working folder, or set image_dir; if this is text, "
                 "name the column of the pictures in column_map."
             )
@@ -101,14 +101,14 @@ def _read(path: Path, name: str, max_bytes: int) -> bytes:
         if isinstance(error, DataError):
             raise
         reason = getattr(error, "strerror", None) or error  # the error itself repeats the whole name
-        raise DataError(f"The picture {name} can't be read: {reason}.") from error
+        raise PictureError(f"The picture {name} can't be read: {reason}.") from error
     if len(data) > max_bytes:
         raise _too_large(name, max_bytes)
     return data
 
 
 def _too_large(name: str, max_bytes: int) -> DataError:
-    return DataError(f"The picture {name} has more than {max_bytes:,} bytes. Make it smaller, or raise max_bytes.")
+    return PictureError(f"The picture {name} has more than {max_bytes:,} bytes. Make it smaller, or raise max_bytes.")
 
 
 def _inline(text: str, name: str, max_bytes: int) -> bytes:
@@ -118,7 +118,7 @@ def _inline(text: str, name: str, max_bytes: int) -> bytes:
     try:
         return base64.b64decode(encoded, validate=True)
     except ValueError as error:
-        raise DataError(f"The picture {name} is not written in base64 as it says: {error}.") from error
+        raise PictureError(f"The picture {name} is not written in base64 as it says: {error}.") from error
 
 
 def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> "torch.Tensor":
@@ -131,11 +131,11 @@ def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> "to
 
     Image.init()
     if not data:
-        raise DataError(f"The picture {name} is empty: 0 bytes.")
+        raise PictureError(f"The picture {name} is empty: 0 bytes.")
     try:
         with Image.open(_file(data), formats=[known for known in FORMATS if known in Image.OPEN]) as image:
             if image.width * image.height > max_pixels:
-                raise DataError(
+                raise PictureError(
                     f"The picture {name} has {image.width:,} x {image.height:,} pixels, more than {max_pixels:,}. "
                     "Make it smaller, or raise max_pixels."
                 )
@@ -143,14 +143,16 @@ def decode_image(data: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> "to
     except DataError:
         raise
     except UnidentifiedImageError:
-        raise DataError(f"The picture {name} is not an image file. The known formats are {listed(FORMATS)}.") from None
+        raise PictureError(
+            f"The picture {name} is not an image file. The known formats are {listed(FORMATS)}."
+        ) from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(
+        raise PictureError(
             f"The picture {name} is larger than Pillow opens: {error} Make it smaller, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS as well as max_pixels."
         ) from error
     except Exception as error:  # what a decoder raises on a damaged file is not one class
-        raise DataError(
+        raise PictureError(
             f"The picture {name} can't be decoded, it is damaged or cut short: {printable(error)}."
         ) from error
 
@@ -168,7 +170,7 @@ def _pixels(image: "Image.Image", name: str) -> "torch.Tensor":
     if upright.mode.startswith("I;16"):
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
     elif upright.mode in ("I", "F"):
-        raise DataError(
+        raise PictureError(
             f"The picture {name} has pixels of 32 bits, whose black and white are not known. Store it with 8 bits."
         )
     elif upright.mode == "P" and "transparency" in upright.info:
@@ -205,7 +207,7 @@ class ImageReader:
             return decode_image(value, f"of {len(value):,} bytes")
         if isinstance(value, (str, os.PathLike)):
             if value == "":
-                raise DataError("The picture's path is empty.")
+                raise PictureError("The picture's path is empty.")
             if isinstance(value, str) and (_ADDRESS.match(value) or _DATA_URL.match(value)):
                 return load_image(value, allow_remote=self.allow_remote)
             return load_image((self.image_dir or Path()) / value)
@@ -213,7 +215,7 @@ class ImageReader:
         torch, pillow = sys.modules.get("torch"), sys.modules.get("PIL.Image")
         if (torch and isinstance(value, torch.Tensor)) or (pillow and isinstance(value, pillow.Image)):
             return value
-        raise DataError(
+        raise PictureError(
             f"A picture is a path, an address, a tensor [3, h, w] or a Pillow image; this is a {type(value).__name__} "
             f"({_shown(value)})."
         )

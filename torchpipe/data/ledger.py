@@ -11,8 +11,28 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 from torchpipe.errors import DataError
 
-Reason = Literal["filtered", "too_long", "nothing_trained", "unproved"]
-"""Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the others."""
+Reason = Literal[
+    "filtered",
+    "too_long",
+    "nothing_trained",
+    "unproved",
+    "malformed_json",
+    "empty",
+    "bad_columns",
+    "bad_message",
+    "bad_role_order",
+    "media_mismatch",
+    "bad_media",
+    "unwritable",
+    "chosen_equals_rejected",
+    "prompts_differ",
+    "error",
+    "duplicate",
+    "other_part",
+]
+"""Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the next
+three; the reasons of errors (:attr:`torchpipe.errors.DataError.reason`), where a row policy leaves such rows out; an
+earlier row has the same content; the row belongs to the other part of a split."""
 
 Remark = Literal["truncated", "unstopped", "split", "partly_unproved", "images_dropped"]
 """What is said of a row that was used, though not as it stands: it was cut; it was cut and lost a stop token; it became
@@ -27,8 +47,21 @@ REMARKS: tuple[Remark, ...] = get_args(Remark)
 _LEFT_OUT_BY: dict[Reason, str] = {
     "filtered": "by filter_fn",
     "too_long": "longer than max_seq_len",
-    "nothing_trained": "without a trained token once cut",
+    "nothing_trained": "without a trained token",
     "unproved": "since it isn't proved what the model samples",
+    "malformed_json": "that are not valid JSON",
+    "empty": "without text",
+    "bad_columns": "with missing or wrong columns",
+    "bad_message": "with turns that are no messages",
+    "bad_role_order": "with turns out of order",
+    "media_mismatch": "whose pictures and places for them differ",
+    "bad_media": "with pictures that can't be read",
+    "unwritable": "that the chat format can't write",
+    "chosen_equals_rejected": "whose two answers are equal",
+    "prompts_differ": "whose two prompts differ",
+    "error": "for another error",
+    "duplicate": "as duplicates",
+    "other_part": "that belong to the other part of the split",
 }
 
 
@@ -159,10 +192,13 @@ _TOLD = {
     "unstopped_rows": "{0.unstopped_rows:,} of them without the stop token of the turn that was cut",
     "split_rows": "{0.split_rows:,} rows split into several",
     "too_long_rows": "{0.too_long_rows:,} more rows left out, longer than max_seq_len",
-    "emptied_rows": "{0.emptied_rows:,} more rows left out, without a trained token once cut",
+    "emptied_rows": "{0.emptied_rows:,} more rows left out, without a trained token",
     "unproved_rows": "{0.unproved_rows:,} more rows left out, since it isn't proved what the model samples",
     "unproved_turns": "{0.unproved_turns:,} turns trained from where prompt and row part, unproved",
     "dropped_images": "{0.dropped_images:,} images left out of them",
+    "bad_rows": "{0.bad_rows:,} more rows left out, which can't be used",
+    "duplicate_rows": "{0.duplicate_rows:,} more rows left out as duplicates",
+    "other_part_rows": "{0.other_part_rows:,} more rows in the other part of the split",
     "untrained_rows": "{0.untrained_rows:,} rows without a trained token",
     "dropped_rows": "{0.dropped_rows:,} rows beyond max_packs left out",
 }
@@ -173,6 +209,8 @@ _FIELD_OF_SET: dict[str, Reason | Remark] = {
     "too_long_rows": "too_long",
     "emptied_rows": "nothing_trained",
     "unproved_rows": "unproved",
+    "duplicate_rows": "duplicate",
+    "other_part_rows": "other_part",
     "truncated_rows": "truncated",
     "unstopped_rows": "unstopped",
     "split_rows": "split",
@@ -192,10 +230,13 @@ class SampleCounts:
         unstopped_rows: those of them whose last trained turn lost its stop token.
         split_rows: rows that became several samples.
         too_long_rows: rows left out because they were longer than max_seq_len.
-        emptied_rows: rows left out because what the cut kept of them had no trained token.
+        emptied_rows: rows left out because they, or what the cut kept of them, had no trained token.
         unproved_rows: rows left out because it isn't proved what the model would sample in them.
         unproved_turns: trained turns of which it isn't proved either, and which start where prompt and row part.
         filtered_rows: rows that a filter left out before they became samples.
+        bad_rows: rows left out for other reasons: errors that a row policy does not raise.
+        duplicate_rows: rows left out because an earlier one has the same content.
+        other_part_rows: rows that belong to the other part of a split.
         dropped_images: images that were left out where a sample was cut.
         dropped_rows: samples read and then left out (max_packs).
         longest: tokens in the longest sample.
@@ -217,6 +258,9 @@ class SampleCounts:
     unproved_rows: int = 0
     unproved_turns: int = 0
     filtered_rows: int = 0
+    bad_rows: int = 0
+    duplicate_rows: int = 0
+    other_part_rows: int = 0
     dropped_images: int = 0
     dropped_rows: int = 0
     longest: int = 0
@@ -253,7 +297,14 @@ class SampleCounts:
             totals: what can't be told from ids of rows: ``rows`` (samples), ``tokens``, ``trained_tokens``, ...
         """
         counted = {field: sizes[name] for field, name in _FIELD_OF_SET.items() if name in sizes}
-        return cls(**{**counted, **totals})
+        bad = sum(sizes.get(reason, 0) for reason in REASONS if reason not in _FIELD_OF_SET.values())
+        return cls(**{**counted, "bad_rows": bad, **totals})
+
+    @property
+    def left_out_rows(self) -> int:
+        """Rows of which there is no sample, for any reason."""
+        by_reason = (field for field, name in _FIELD_OF_SET.items() if name in REASONS)
+        return self.bad_rows + sum(getattr(self, field) for field in by_reason)
 
     def add_row(self, fitted: Fitted) -> None:
         """Counts what became of one row as a whole. Its samples are counted one by one, with :meth:`add`."""

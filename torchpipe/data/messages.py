@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.tool_calls import ToolCall, tool_calls_of
-from torchpipe.errors import DataError
+from torchpipe.errors import MessageError
 
 Role = Literal["system", "developer", "user", "assistant", "ipython", "tool"]
 """Who speaks. ``tool`` and ``ipython`` both are the result of a call; ``ipython`` is Llama 3's word for it.
@@ -95,7 +95,7 @@ class Message:
             self.reasoning = self.train = self.weight = self.name = self.tool_call_id = None
             return
         if role not in ROLES:
-            raise DataError(f"Unknown role {role!r}. A role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)}")
+            raise MessageError(f"Unknown role {role!r}. A role is one of {listed(ROLES)}.{did_you_mean(role, ROLES)}")
         self.role: Role = role
         if content is None and role == "assistant" and (tool_calls or reasoning):
             self.content = []
@@ -108,12 +108,12 @@ class Message:
         self.eot = eot if eot is True or eot is False else _as_flag(role, "eot", eot)
         if self.ipython:
             if role != "assistant":
-                raise DataError(
+                raise MessageError(
                     f"A {role!r} message has ipython=True, but only the assistant makes calls. "
                     "Give the call to an assistant message, and its result the role 'tool' or 'ipython'."
                 )
             if self.contains_media:
-                raise DataError("An assistant message with ipython=True has an image in it; a call is text alone.")
+                raise MessageError("An assistant message with ipython=True has an image in it; a call is text alone.")
         self.tool_calls: tuple[ToolCall, ...] = tool_calls_of(tool_calls, f"a {role!r} message") if tool_calls else ()
         self.reasoning = reasoning
         self.train = train if train is None or train is True or train is False else _as_flag(role, "train", train)
@@ -129,12 +129,12 @@ class Message:
         role = self.role
         for field, value in (("reasoning", self.reasoning), ("name", self.name), ("tool_call_id", self.tool_call_id)):
             if value is not None and not isinstance(value, str):
-                raise DataError(f"{field}={value!r} of a {role!r} message is a {type(value).__name__}, not text.")
+                raise MessageError(f"{field}={value!r} of a {role!r} message is a {type(value).__name__}, not text.")
         if role != "assistant" and (self.tool_calls or self.reasoning):
             held = "tool_calls" if self.tool_calls else "reasoning"
-            raise DataError(f"A {role!r} message has {held}, which only the assistant's messages may have.")
+            raise MessageError(f"A {role!r} message has {held}, which only the assistant's messages may have.")
         if self.tool_call_id is not None and role not in RESULT_ROLES:
-            raise DataError(
+            raise MessageError(
                 f"A {role!r} message has tool_call_id={self.tool_call_id!r}, but it is no result of a call: its role "
                 f"would be one of {listed(RESULT_ROLES)}."
             )
@@ -146,7 +146,7 @@ class Message:
                 or not weight >= 0
                 or not isfinite(weight)
             ):
-                raise DataError(f"weight={weight!r} of a {role!r} message must be a number, 0 or above.")
+                raise MessageError(f"weight={weight!r} of a {role!r} message must be a number, 0 or above.")
             self.masked = self.masked or weight == 0
 
     @classmethod
@@ -162,7 +162,7 @@ class Message:
         """
         missing = [key for key in ("role", "content") if key not in d]
         if missing:
-            raise DataError(
+            raise MessageError(
                 f"A message needs 'role' and 'content'. Missing: {listed(missing)}; the keys are {listed(d)}."
             )
         return cls(d["role"], d["content"], **{key: d[key] for key in _OPTIONAL if d.get(key) is not None})
@@ -219,11 +219,12 @@ _OPTIONAL = ("masked", "ipython", "eot", *_MORE)
 def _checked_parts(role: str, content: Any) -> Iterator[Mapping[str, Any]]:
     """Each part of a list content, once it is known to be one."""
     if content is None:
-        raise DataError(
-            f"The content of a {role!r} message is None. Give it an empty string if the message really is empty."
+        raise MessageError(
+            f"The content of a {role!r} message is None. Give it an empty string if the message really is empty.",
+            reason="empty",
         )
     if not isinstance(content, list):
-        raise DataError(
+        raise MessageError(
             f"The content of a {role!r} message is a {type(content).__name__}; it must be a string or a list of parts."
         )
     for index, part in enumerate(content):
@@ -232,24 +233,24 @@ def _checked_parts(role: str, content: Any) -> Iterator[Mapping[str, Any]]:
             continue
         where = f"Part {index} of a {role!r} message"
         if not isinstance(part, Mapping):
-            raise DataError(f"{where} is a {type(part).__name__}; a part is a dict with 'type' and 'content'.")
+            raise MessageError(f"{where} is a {type(part).__name__}; a part is a dict with 'type' and 'content'.")
         kind = part.get("type")
         if kind not in PART_TYPES:
             given = f"has the type {kind!r}" if "type" in part else f"has no 'type', only {listed(part)}"
             near = did_you_mean(kind, PART_TYPES)
-            raise DataError(f"{where} {given}. A part's type is one of {listed(PART_TYPES)}.{near}")
+            raise MessageError(f"{where} {given}. A part's type is one of {listed(PART_TYPES)}.{near}")
         if kind == "text" and not isinstance(part.get("content"), str):
             held = (
                 f"is a {type(part['content']).__name__}" if "content" in part else f"is missing, it has {listed(part)}"
             )
-            raise DataError(f"{where} is text, but its 'content' {held}. It must be a string.")
+            raise MessageError(f"{where} is text, but its 'content' {held}. It must be a string.")
         yield part
 
 
 def _as_flag(role: str, name: str, value: Any) -> bool:
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
-    raise DataError(f"{name}={value!r} of a {role!r} message is a {type(value).__name__}; it must be True or False.")
+    raise MessageError(f"{name}={value!r} of a {role!r} message is a {type(value).__name__}; it must be True or False.")
 
 
 def _same_part(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from torchpipe.data.columns import not_text
 from torchpipe.data.messages import ROLES, Message, Role
 from torchpipe.data.tool_calls import ToolCall, calls_in_text, copied_json, tool_call, tool_calls_of
 from torchpipe.data.turn_flags import turn_flags
-from torchpipe.errors import DataError, located
+from torchpipe.errors import DataError, MessageError, located
 
 ROLE_NAMES: dict[str, Role] = {
     **{role: role for role in ROLES},
@@ -108,7 +108,7 @@ def from_openai(turn: Mapping[str, Any], *, index: int | None = None, split_reas
     """
     if not isinstance(turn, Mapping) or turn.get("role") is None:
         held = f"has {listed(turn)}" if isinstance(turn, Mapping) else f"is a {type(turn).__name__}"
-        raise DataError(f"A turn is a dict with 'role' and 'content'; this one {held}.")
+        raise MessageError(f"A turn is a dict with 'role' and 'content'; this one {held}.")
     return message_of_turn(
         turn, turn["role"], turn.get("content"), index=index, read_image=lambda held: held, split=split_reasoning
     )
@@ -150,7 +150,7 @@ def message_of_turn(
             return Message(role, content, **(flags or {}))
     turn_name = "the turn" if index is None else f"turn {index}"
     if role is None:
-        raise DataError(
+        raise MessageError(
             f"{_capital(turn_name)} has the role {speaker!r}; a role is one of {listed(roles)}."
             f"{did_you_mean(speaker, roles)} Rename it in the source, or drop such rows with a filter_fn."
         )
@@ -159,11 +159,11 @@ def message_of_turn(
     said = _content(content, where, read_image, is_call=speaker == CALL_ROLE, key=content_key)
     calls = _calls(turn, where) or said.calls
     if said.calls and calls is not said.calls:
-        raise DataError(f"{_capital(where)} has calls among its parts and in 'tool_calls'. Keep one of them.")
+        raise MessageError(f"{_capital(where)} has calls among its parts and in 'tool_calls'. Keep one of them.")
     reasoning = _reasoning(turn, said.reasoning, where)
     parts = said.parts
     if parts is None and not (role == "assistant" and (calls or reasoning)):
-        raise DataError(f"The {content_key} of {where} {not_text(None)}")
+        raise MessageError(f"The {content_key} of {where} {not_text(None)}", reason="empty")
     if split and role == "assistant" and reasoning is None and parts:
         reasoning, parts = split_think(parts)
     own = turn_flags(turn, where)
@@ -194,7 +194,7 @@ class _Said(NamedTuple):
 def _content(content: Any, where: str, read_image: ReadImage | None, *, is_call: bool, key: str) -> _Said:
     if is_call:
         if not isinstance(content, str):
-            raise DataError(f"The {key} of {where} {not_text(content)}")
+            raise MessageError(f"The {key} of {where} {not_text(content)}", reason="empty" if content is None else None)
         # Some data thinks before it calls, in one text.
         end = content.find(_THINK_END) + len(_THINK_END) if content.lstrip().startswith(_THINK) else 0
         rest = content[max(end, 0) :]
@@ -203,18 +203,18 @@ def _content(content: Any, where: str, read_image: ReadImage | None, *, is_call:
     if content is None or isinstance(content, str):
         return _Said(content)
     if not isinstance(content, list):
-        raise DataError(f"The {key} of {where} {not_text(content)}")
+        raise MessageError(f"The {key} of {where} {not_text(content)}", reason="empty" if content is None else None)
     parts: list[dict[str, Any]] = []
     reasoning: str | None = None
     calls: list[ToolCall] = []
     for number, part in enumerate(content):
         place = f"Part {number} of {where}"
         if not isinstance(part, Mapping):
-            raise DataError(f"{place} is a {type(part).__name__}; a part is a dict with 'type' and 'text'.")
+            raise MessageError(f"{place} is a {type(part).__name__}; a part is a dict with 'type' and 'text'.")
         kind = part.get("type")
         if kind in ("reasoning", "thinking"):
             if parts or calls or reasoning is not None:
-                raise DataError(
+                raise MessageError(
                     f"{place} is reasoning after other parts, and a message has one reasoning, before its text. Drop "
                     "such rows with a filter_fn, or join the parts in a message_transform."
                 )
@@ -222,7 +222,7 @@ def _content(content: Any, where: str, read_image: ReadImage | None, *, is_call:
         elif kind == "tool_call":
             calls.append(tool_call(_held(part, ("tool_call",)) or part, place))
         elif calls:
-            raise DataError(
+            raise MessageError(
                 f"{place} comes after a call, and a message's calls come after its text. Drop such rows with a "
                 "filter_fn, or make two messages of the turn in a message_transform."
             )
@@ -237,7 +237,7 @@ def _part(part: Mapping[str, Any], kind: Any, place: str, read_image: ReadImage 
         held = _held(part, ("image_url", "image", "url"))
         image = held.get("url", held) if isinstance(held, Mapping) else held
         if image is None or (kind == "image_url" and not isinstance(image, str)):
-            raise DataError(
+            raise MessageError(
                 f"{place} has no address under {kind!r}; it must be {{'url': ...}}, with a path, an address or a "
                 "data: URL."
             )
@@ -247,7 +247,7 @@ def _part(part: Mapping[str, Any], kind: Any, place: str, read_image: ReadImage 
             raise located(error, place) from error.__cause__
     if kind != "text":
         known = ["text", *(["image", "image_url"] if read_image is not None else []), "reasoning", "tool_call"]
-        raise DataError(
+        raise MessageError(
             f"{place} has the type {kind!r}, and this transform builds conversations of {listed(known)}. "
             "Drop such rows with a filter_fn."
         )
@@ -262,14 +262,14 @@ def _held(part: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 def _text(part: Mapping[str, Any], place: str, names: tuple[str, ...]) -> str:
     text = _held(part, names)
     if not isinstance(text, str):
-        raise DataError(f"{place} has no string under 'text'; its keys are {listed(part)}.")
+        raise MessageError(f"{place} has no string under 'text'; its keys are {listed(part)}.")
     return text
 
 
 def _calls(turn: Mapping[str, Any], where: str) -> tuple[ToolCall, ...]:
     calls, old = turn.get("tool_calls"), turn.get("function_call")
     if calls and old:
-        raise DataError(f"{_capital(where)} has both 'tool_calls' and 'function_call'. Keep one of them.")
+        raise MessageError(f"{_capital(where)} has both 'tool_calls' and 'function_call'. Keep one of them.")
     return (tool_call(old, f"The function_call of {where}"),) if old else tool_calls_of(calls, where)
 
 
@@ -279,10 +279,10 @@ def _reasoning(turn: Mapping[str, Any], of_parts: str | None, where: str) -> str
         held["a part"] = of_parts
     for key, value in held.items():
         if not isinstance(value, str):
-            raise DataError(f"{key!r} of {where} is a {type(value).__name__}. Reasoning must be text.")
+            raise MessageError(f"{key!r} of {where} is a {type(value).__name__}. Reasoning must be text.")
     texts = list(dict.fromkeys(value for value in held.values() if value)) or list(held.values())[:1]
     if len(texts) > 1:
-        raise DataError(f"{_capital(where)} has different reasoning in {listed(held)}. Keep one of them.")
+        raise MessageError(f"{_capital(where)} has different reasoning in {listed(held)}. Keep one of them.")
     return texts[0] if texts else None
 
 
@@ -294,7 +294,7 @@ def _refuse_lost(turn: Mapping[str, Any], where: str) -> None:
         if what is None and key.startswith(("tool_call", "function_call")) and key not in _CALL_KEYS:
             what = "has a call"
         if what is not None:
-            raise DataError(
+            raise MessageError(
                 f"{_capital(where)} {what} in {key!r}, which a message has no place for. Drop such rows with a "
                 "filter_fn, or write a message_transform that reads it."
             )

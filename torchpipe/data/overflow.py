@@ -197,7 +197,8 @@ def fit(
     if policy.overflow == "error":
         raise DataError(
             f"{num_tokens} tokens are more than max_seq_len={policy.max_seq_len}. Raise it, set overflow to 'truncate' "
-            "(packed: also 'drop' or 'split'), or drop the row with filter_fn."
+            "(packed: also 'drop' or 'split'), or drop the row with filter_fn.",
+            reason="too_long",
         )
     if policy.overflow == "drop":
         return Fitted(samples=[], left_out="too_long", num_tokens=num_tokens)

@@ -94,6 +94,36 @@ def next_token_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] |
     return labels
 
 
+def unshifted_labels(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | np.ndarray) -> np.ndarray:
+    """Each token where it is trained, at its own place: what preference losses compare with ``logits[:, :-1]``. ::
+
+        tokens   5    6    7    8
+        mask     T    T    F    F       True: not trained
+        labels -100 -100   7    8
+
+    The first token, which nothing predicts, is not trained. Arguments and errors are those of
+    :func:`next_token_labels`, whose labels stand one place further to the left.
+
+    Returns:
+        int64 [n]: ``tokens[i]`` where ``mask[i]`` is False, IGNORE_INDEX elsewhere and at the first position.
+
+    >>> unshifted_labels([5, 6, 7, 8], [True, True, False, False]).tolist()
+    [-100, -100, 7, 8]
+    """
+    return unshifted(next_token_labels(tokens, mask))
+
+
+def unshifted(labels: np.ndarray) -> np.ndarray:
+    """The labels of :func:`next_token_labels`, each at the place of its own token: int64 [n].
+
+    >>> unshifted(np.array([-100, 7, 8, -100])).tolist()
+    [-100, -100, 7, 8]
+    """
+    placed = np.full(len(labels), IGNORE_INDEX, dtype=np.int64)
+    placed[1:] = labels[:-1]
+    return placed
+
+
 def trained_positions(mask: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Which positions have a target that is trained, of samples that lie one after another.
 

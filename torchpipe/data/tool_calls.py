@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchpipe._suggest import listed
-from torchpipe.errors import DataError
+from torchpipe.errors import DataError, MessageError
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise DataError(f"The name of a tool call is {self.name!r}. It must be the tool's name, as text.")
+            raise MessageError(f"The name of a tool call is {self.name!r}. It must be the tool's name, as text.")
         if isinstance(self.arguments, Mapping):
             object.__setattr__(self, "arguments", copied_json(self.arguments))
         elif not isinstance(self.arguments, str):
             held = "None" if self.arguments is None else f"a {type(self.arguments).__name__}"
-            raise DataError(
+            raise MessageError(
                 f"The arguments of the call of {self.name!r} are {held}. They must be a dict or JSON text; a call "
                 "without arguments has {}."
             )
         if self.id is not None and not isinstance(self.id, str):
-            raise DataError(f"The id of the call of {self.name!r} is {self.id!r}. It must be text, or None.")
+            raise MessageError(f"The id of the call of {self.name!r} is {self.id!r}. It must be text, or None.")
         if not isinstance(self.type, str):
-            raise DataError(f"The type of the call of {self.name!r} is {self.type!r}. It must be 'function'.")
+            raise MessageError(f"The type of the call of {self.name!r} is {self.type!r}. It must be 'function'.")
 
     def parsed(self) -> dict[str, Any]:
         """The arguments as a new dict.
@@ -59,12 +59,12 @@ class ToolCall:
         try:
             value = json.loads(self.arguments)
         except (ValueError, RecursionError) as error:
-            raise DataError(
+            raise MessageError(
                 f"The arguments of the call of {self.name!r} are no JSON ({error}): {_short(self.arguments)}. Mend "
                 "them in the source, or drop such rows with a filter_fn."
             ) from None
         if not isinstance(value, dict):
-            raise DataError(
+            raise MessageError(
                 f"The arguments of the call of {self.name!r} are JSON, but no object: {_short(self.arguments)}. Mend "
                 "them in the source, or drop such rows with a filter_fn."
             )
@@ -87,14 +87,14 @@ def tool_call(value: Any, where: str) -> ToolCall:
     if isinstance(value, str):
         value = _parsed_call(value, where)
     if not isinstance(value, Mapping):
-        raise DataError(f"{where} is a {type(value).__name__}. It must be a dict with 'name' and 'arguments'.")
+        raise MessageError(f"{where} is a {type(value).__name__}. It must be a dict with 'name' and 'arguments'.")
     function = value.get("function")
     described = value if function is None else function
     if not isinstance(described, Mapping):
-        raise DataError(f"{where} has a {type(described).__name__} under 'function'. It must be a dict.")
+        raise MessageError(f"{where} has a {type(described).__name__} under 'function'. It must be a dict.")
     missing = [key for key in ("name", "arguments") if described.get(key) is None]
     if missing:
-        raise DataError(
+        raise MessageError(
             f"{where} lacks {listed(missing)}; it has {listed(key for key in described if described[key] is not None)}."
             " Mend it in the source, or drop such rows with a filter_fn."
         )
@@ -104,7 +104,7 @@ def tool_call(value: Any, where: str) -> ToolCall:
             described["name"], described["arguments"], value.get("id"), "function" if kind is None else kind
         )
     except DataError as error:
-        raise DataError(f"{where}: {error}") from None
+        raise MessageError(f"{where}: {error}") from None
 
 
 def tool_calls_of(values: Any, where: str) -> tuple[ToolCall, ...]:
@@ -116,7 +116,7 @@ def tool_calls_of(values: Any, where: str) -> tuple[ToolCall, ...]:
     if values is None:
         return ()
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-        raise DataError(f"The tool_calls of {where} are a {type(values).__name__}. They must be a list of calls.")
+        raise MessageError(f"The tool_calls of {where} are a {type(values).__name__}. They must be a list of calls.")
     return tuple(tool_call(value, f"Call {index} of {where}") for index, value in enumerate(values))
 
 
@@ -145,7 +145,7 @@ def _parsed_call(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(
+        raise MessageError(
             f"{where} is text that is no JSON ({error}): {_short(text)}. Mend it in the source, or drop such rows with "
             "a filter_fn."
         ) from None

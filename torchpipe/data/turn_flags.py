@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torchpipe._suggest import listed
-from torchpipe.errors import DataError
+from torchpipe.errors import MessageError
 
 _TRAINED_KEYS = ("train", "training", "loss")
 _WEIGHT_KEYS = ("weight", "loss_weight")
@@ -49,13 +49,15 @@ def turn_flags(turn: Mapping[str, Any], where: str) -> TurnFlags:
             said[key] = False
     weights = {key: _weight(turn[key], key, where) for key in _WEIGHT_KEYS if turn.get(key) is not None}
     if len(set(weights.values())) > 1:
-        raise DataError(f"{listed(weights)} of {where} are {', '.join(map(str, weights.values()))}. Keep one of them.")
+        raise MessageError(
+            f"{listed(weights)} of {where} are {', '.join(map(str, weights.values()))}. Keep one of them."
+        )
     weight = next(iter(weights.values()), None)
     if weight == 0:
         said |= dict.fromkeys(weights, False)
     if len(set(said.values())) > 1:
         trains = [key for key in said if said[key]]
-        raise DataError(
+        raise MessageError(
             f"{where[:1].upper()}{where[1:]} asks to be trained on by {listed(trains)}, and not to be by "
             f"{listed(key for key in said if not said[key])}. Keep one of them."
         )
@@ -65,10 +67,10 @@ def turn_flags(turn: Mapping[str, Any], where: str) -> TurnFlags:
 def _flag(value: Any, key: str, where: str) -> bool:
     if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise DataError(f"{key}={value!r} of {where} is a {type(value).__name__}. It must be true or false.")
+    raise MessageError(f"{key}={value!r} of {where} is a {type(value).__name__}. It must be true or false.")
 
 
 def _weight(value: Any, key: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise DataError(f"The {key} of {where} is {value!r}. It must be a number, 0 or above: 0 is not trained.")
+        raise MessageError(f"The {key} of {where} is {value!r}. It must be a number, 0 or above: 0 is not trained.")
     return value

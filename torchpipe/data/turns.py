@@ -9,7 +9,7 @@ from torchpipe.data.columns import cell, not_text
 from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.messages import RESULT_ROLES, Message, Role
 from torchpipe.data.openai_dicts import CALL_ROLE, ROLE_NAMES, message_of_turn
-from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.errors import ColumnError, ConfigError, DataError, MessageError, located
 
 Style = Literal["openai", "sharegpt"]
 
@@ -58,9 +58,9 @@ def turns_of(row: Mapping[str, Any], column: str, name: str) -> Sequence[Any]:
     turns = cell(row, column, name)
     if not isinstance(turns, (list, tuple)):
         held = "null" if turns is None else f"a {type(turns).__name__}"
-        raise DataError(f"Column {column!r} holds {held}; it must be a list of turns. Name the right column.")
+        raise ColumnError(f"Column {column!r} holds {held}; it must be a list of turns. Name the right column.")
     if not turns:
-        raise DataError(f"Column {column!r} holds no turns. Drop such rows with a filter_fn.")
+        raise DataError(f"Column {column!r} holds no turns. Drop such rows with a filter_fn.", reason="empty")
     return turns
 
 
@@ -70,7 +70,7 @@ def speaker_and_text(turn: Any, index: int, layout: Layout) -> tuple[Any, Any]:
     if type(turn) is dict and what in turn and turn.get(who) is not None:
         return turn[who], turn[what]
     if not isinstance(turn, Mapping):
-        raise DataError(f"Turn {index} is a {type(turn).__name__}; a turn is a dict with {listed(keys)}.")
+        raise MessageError(f"Turn {index} is a {type(turn).__name__}; a turn is a dict with {listed(keys)}.")
     # Arrow gives every turn all the keys that any turn has, so a null speaker is a missing one.
     if turn.get(who) is None or (what not in turn and not (turn.get("tool_calls") or turn.get("function_call"))):
         other = _LAYOUTS[layout.other]
@@ -143,6 +143,39 @@ def messages_of(
     return messages
 
 
+def messages_in(row: Mapping[str, Any], column: str, name: str, *, speaker: Role | None) -> list[Message]:
+    """The messages of a column that holds a text, a turn, or a list of turns, of either layout, told by its keys.
+
+    Args:
+        row: one row of the source.
+        column: where they are.
+        name: the column_map key that leads there, for errors.
+        speaker: the role of who says a text; None: a text is refused.
+
+    Raises:
+        ColumnError: there is no such column, it holds something else, or a turn lacks a key.
+        DataError: a turn has an unknown role, or holds pictures, or what its message would lose.
+    """
+    held = cell(row, column, name)
+    if isinstance(held, str) and speaker is not None:
+        return [Message(speaker, held)]
+    turns = [held] if isinstance(held, Mapping) else held
+    if not isinstance(turns, list | tuple):
+        what = "null" if held is None else f"a {type(held).__name__}"
+        forms = "turns" if speaker is None else "a text, a turn, or a list of turns"
+        raise ColumnError(
+            f"Column {column!r} holds {what}; it must hold {forms}. Name the right column in column_map, under "
+            f"{name!r}.",
+            reason="empty" if held is None else None,
+        )
+    is_sharegpt = any(isinstance(turn, Mapping) and turn.get("from") is not None for turn in turns)
+    style: Style = "sharegpt" if is_sharegpt else "openai"
+    try:
+        return messages_of({column: turns}, column, name, style=style, read_image=None, own_flags=not is_sharegpt)
+    except DataError as error:
+        raise located(error, f"In {name!r}") from error.__cause__
+
+
 def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages: list[Message]) -> list[Message]:
     """The messages, after a system message of the row's column for it, where the row has one with text.
 
@@ -154,11 +187,11 @@ def with_system_of(row: Mapping[str, Any], columns: Mapping[str, str], messages:
         return messages
     text = row[column]
     if not isinstance(text, str):
-        raise DataError(f"Column {column!r} {not_text(text)} Or don't read it: map 'system' to null in column_map.")
+        raise ColumnError(f"Column {column!r} {not_text(text)} Or don't read it: map 'system' to null in column_map.")
     if messages[0].role == "system":
         if messages[0].text_content == text:
             return messages
-        raise DataError(
+        raise MessageError(
             f"The row has a system message, and another one in column {column!r}. Map 'system' to null in column_map "
             "(chat_dataset: system_column: null) to leave the column out."
         )
@@ -178,7 +211,7 @@ def tools_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, An
     if tools is None or (isinstance(tools, str) and tools.strip() in ("", "[]", "null")):
         return {}
     if not isinstance(tools, str | list | tuple):
-        raise DataError(
+        raise ColumnError(
             f"Column {column!r} holds a {type(tools).__name__}. Tools are a list, or a list as JSON text. Mend it, or "
             "map 'tools' to null in column_map (chat_dataset: tools_column: null) to leave the column out."
         )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from torchpipe.data.messages import RESULT_ROLES, Message
-from torchpipe.errors import DataError
+from torchpipe.errors import UnwritableError
 
 Field = Literal["tool_calls", "reasoning", "name"]
 """A field of a message that not every format writes. ``name`` is that of a speaker: the name and ``tool_call_id`` of a
@@ -37,7 +37,7 @@ def refuse_unwritable(
     for field, what in _FIELDS.items():
         if not getattr(message, field) or field in can_write or (field == "name" and message.role in RESULT_ROLES):
             continue
-        raise DataError(
+        raise UnwritableError(
             f"Message {index} ({message.role}) has {what} in {field!r}, and the {format_name} format has no place for "
             "it. Tokenize such rows with the model's chat template, leave the field out in a message_transform, or "
             "drop them with a filter_fn."
@@ -51,7 +51,7 @@ def refuse_tools(sample: Mapping[str, Any], *, format_name: str = "chat") -> Non
         DataError: it has ``tools``, for which the format has no place.
     """
     if sample.get("tools"):
-        raise DataError(
+        raise UnwritableError(
             f"The row offers tools, and the {format_name} format has no place for them. Tokenize such rows with the "
             "model's chat template, or map 'tools' to null in the column_map of the message_transform (chat_dataset: "
             "tools_column: null) to leave them out."
@@ -68,7 +68,7 @@ def with_known_roles(messages: Sequence[Message], roles: Collection[str], *, for
         return messages
     if any(message.role == "system" for message in messages):
         index = next(index for index, message in enumerate(messages) if message.role == "developer")
-        raise DataError(
+        raise UnwritableError(
             f"Message {index} (developer) stands beside a system message, and the {format_name} format has one place "
             "for both. Join them in a message_transform, or drop the row with a filter_fn."
         )

@@ -6,8 +6,16 @@ from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dat
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
+from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
+from torchpipe.datasets.preference_builders import (
+    hh_rlhf_helpful_dataset,
+    preference_dataset,
+    stack_exchange_paired_dataset,
+)
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
+from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.source_rows import describe_rows, rows_of
 from torchpipe.datasets.stored import StoredDataset
@@ -15,11 +23,15 @@ from torchpipe.datasets.stored import StoredDataset
 __all__ = [
     "ConcatDataset",
     "GrowingPackedDataset",
+    "KTODataset",
     "MaskedMessages",
     "PackedDataset",
+    "PreferenceDataset",
+    "PromptDataset",
     "SFTDataset",
     "SFTTransform",
     "StoredDataset",
+    "StoredPreferenceDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",
     "chat_dataset",
@@ -27,12 +39,17 @@ __all__ = [
     "describe_packing",
     "describe_rows",
     "grammar_dataset",
+    "hh_rlhf_helpful_dataset",
     "instantiate_dataset",
     "instruct_dataset",
+    "kto_dataset",
+    "preference_dataset",
+    "prompt_dataset",
     "rows_of",
     "samsum_dataset",
     "sft_dataset",
     "slimorca_dataset",
+    "stack_exchange_paired_dataset",
 ]
 
 __getattr__ = refusing(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.masking import MaskingStrategy, mask_messages
@@ -16,20 +16,18 @@ from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.packing import Strategy as PackingStrategy
 from torchpipe.data.protocols import Transform
-from torchpipe.datasets.first_packs import asked_for
+from torchpipe.data.row_policy import OnError, OnUntrained
+from torchpipe.data.splits import Holdout
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.stored_options import Start, StoredOptions
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
 from torchpipe.store import SFTRecipe
-from torchpipe.store.build_site import SHARD_ROWS
 
 Strategy = MaskingStrategy | str | None
-Start = Literal["when_complete", "by_shard"]
-"""When packs can be trained on: once all rows are tokenised, or each shard of them as it is finished."""
-
 Built = SFTDataset | StoredDataset | PackedDataset | GrowingPackedDataset
 """What a builder gives: by itself, with ``cache``, with ``packed``, with ``start="by_shard"``."""
 
@@ -77,6 +75,12 @@ def sft_dataset(
     start: Start = "when_complete",
     shard_rows: int | None = None,
     fingerprint: Literal["ends", "content"] = "ends",
+    on_error: OnError = "raise",
+    max_error_share: float = 1.0,
+    quarantine_file: str | None = None,
+    on_untrained: OnUntrained = "leave_out",
+    holdout: Holdout | Mapping[str, Any] | None = None,
+    drop_duplicates: bool | Sequence[str] = False,
     **load_dataset_kwargs: Any,
 ) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
@@ -107,104 +111,52 @@ def sft_dataset(
         shard_rows: by_shard only: rows of the source a shard; None: 4,096.
         fingerprint: what tells a local file from what it was when its rows were stored: "ends": its path, size, time of
             change, inode, and the bytes at both ends; "content": all of its bytes and nothing else, which reads it.
+        on_error: what becomes of a row that can't be used; see :data:`~torchpipe.data.row_policy.OnError`. "skip" and
+            "quarantine" need packing or cache.
+        max_error_share: the largest share of all rows that may be left out so; with more, building fails.
+        quarantine_file: where "quarantine" writes such rows, a JSON object a line.
+        on_untrained: what becomes of a row without a trained token: "leave_out" counts it, "keep", "raise". Without
+            packing or cache, "leave_out" keeps it and warns.
+        holdout: uses one part of a split of the rows: ``{share: 0.05, part: train}``, and the same with ``part:
+            validation`` for the other; see :class:`~torchpipe.data.splits.Holdout`.
+        drop_duplicates: True leaves out rows whose content an earlier row has; a list of columns compares those alone.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
         ConfigError: ``packed`` without a max_seq_len, or an option that does not fit.
     """
-    capacity: Any = tokenizer.max_seq_len if packed and max_seq_len is None else max_seq_len
-    if packed and capacity is None:
-        raise ConfigError(
-            "packed=True needs the length of a pack: a max_seq_len has to be set on the tokenizer "
-            "(tokenizer.max_seq_len=...)."
-        )
-    if split_across_pack and not packed:
-        raise ConfigError("split_across_pack=True has no effect without packed=True. Set both or neither.")
-    _refuse_misspelt(load_dataset_kwargs)
-    if isinstance(source, str):
-        load_dataset_kwargs.setdefault("split", "train")
+    options = StoredOptions(
+        packed=packed,
+        split_across_pack=split_across_pack,
+        max_seq_len=max_seq_len,
+        strategy=strategy,
+        cache=cache,
+        cache_dir=cache_dir,
+        num_proc=num_proc,
+        start=start,
+        shard_rows=shard_rows,
+        fingerprint=fingerprint,
+        on_error=on_error,
+        max_error_share=max_error_share,
+        quarantine_file=quarantine_file,
+        on_untrained=on_untrained,
+        holdout=holdout,
+        drop_duplicates=drop_duplicates,
+    )
+    options.capacity(tokenizer)
     if masking_strategy is not None:
         message_transform = MaskedMessages(message_transform, masking_strategy)
-    if fingerprint not in ("ends", "content"):
-        raise ConfigError(f"fingerprint is {fingerprint!r}. It is 'ends' or 'content'.")
-    if fingerprint == "content" and not (packed or cache):
-        raise ConfigError("fingerprint='content' has no effect without packed=True or cache=True, which store rows.")
-    if isinstance(source, str):
-        shared = {"cache_dir": cache_dir} if packed or cache else {"cache_dir": cache_dir, "num_proc": num_proc}
-        load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
-    _check_start(start, packed=packed, shard_rows=shard_rows)
     policy = overflow_policy(
         tokenizer, overflow, max_seq_len=max_seq_len, truncation_type=truncation_type, stop_token=stop_token
     )
     recipe = SFTRecipe(
-        source=source,
-        load_dataset_kwargs=load_dataset_kwargs,
         message_transform=message_transform,
         model_transform=tokenizer,
         filter_fn=filter_fn,
         overflow=policy,
-        content=fingerprint == "content",
+        **options.row_fields(source, load_dataset_kwargs),
     )
-    if packed:
-        options: dict[str, Any] = {
-            "max_seq_len": capacity,
-            "padding_idx": getattr(tokenizer, "pad_id", 0),
-            "split_across_pack": split_across_pack,
-            "strategy": strategy,
-            "cache_dir": cache_dir,
-            "num_proc": num_proc,
-        }
-        if start == "by_shard" and asked_for() is None:  # a look at the first packs builds nothing
-            return GrowingPackedDataset(recipe, shard_rows=shard_rows or SHARD_ROWS, **options)
-        return PackedDataset(recipe, **options)
-    if cache:
-        return StoredDataset(recipe, cache_dir=cache_dir, num_proc=num_proc)
-    return SFTDataset.of_recipe(recipe)
-
-
-def _check_start(start: str, *, packed: bool, shard_rows: int | None) -> None:
-    if start not in (words := get_args(Start)):
-        raise ConfigError(f"start is {start!r}. It is one of {listed(words)}.{did_you_mean(start, words)}")
-    if start == "by_shard" and not packed:
-        raise ConfigError("start='by_shard' has no effect without packed=True. Set both or neither.")
-    if shard_rows is not None and start != "by_shard":
-        raise ConfigError(f"shard_rows={shard_rows!r} has no effect without start='by_shard'. Set both or neither.")
-
-
-# What some builder takes. None of it is an option of load_dataset.
-_BUILDER_KEYWORDS = (
-    "packed",
-    "split_across_pack",
-    "masking_strategy",
-    "filter_fn",
-    "overflow",
-    "max_seq_len",
-    "truncation_type",
-    "stop_token",
-    "strategy",
-    "cache",
-    "start",
-    "shard_rows",
-    "fingerprint",
-    "message_transform",
-    "column_map",
-    "conversation_column",
-    "conversation_style",
-    "new_system_prompt",
-    "train_on_input",
-    "tools_column",
-    "system_column",
-    "split_reasoning",
-)
-
-
-def _refuse_misspelt(load_dataset_kwargs: Mapping[str, Any]) -> None:
-    """Refuses a keyword that was meant for a builder, which load_dataset would answer with its own internals."""
-    for key in load_dataset_kwargs:
-        if key in _BUILDER_KEYWORDS:
-            raise ConfigError(f"This builder does not take {key!r}, and load_dataset does not either. Remove it.")
-        if near := did_you_mean(key, _BUILDER_KEYWORDS, cutoff=0.8):
-            raise ConfigError(f"{key!r} is not an option of this builder or of load_dataset.{near}")
+    return options.built(recipe, tokenizer, unstored=SFTDataset.of_recipe)
 
 
 def chat_dataset(

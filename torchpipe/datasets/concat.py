@@ -1,6 +1,7 @@
 """Several data sets, one after the other."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -11,6 +12,7 @@ from torch.utils.data import Dataset
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
@@ -32,6 +34,7 @@ class ConcatDataset(Dataset[Any]):
         datasets: the parts.
         name: what errors call it: the names of its parts.
         num_filtered: rows that the parts' filters left out.
+        num_left_out: rows that splits and duplicates left out of the parts, by reason.
         counts: what became of the samples, where every part has counted already (packed data sets have).
 
     Raises:
@@ -71,12 +74,20 @@ class ConcatDataset(Dataset[Any]):
         self.packed = kinds[0]
         self.name = " + ".join(names)
         self.num_filtered = sum(getattr(dataset, "num_filtered", 0) for dataset in datasets)
+        self.num_left_out = dict(sum((Counter(getattr(one, "num_left_out", {})) for one in datasets), Counter[str]()))
         self.datasets: list[Any] = list(datasets)
         self._ends = list(accumulate(len(dataset) for dataset in datasets))
         counts = [getattr(dataset, "counts", None) for dataset in datasets]
         counted = [count for count in counts if isinstance(count, SampleCounts)]
         if len(counted) == len(counts):
             self.counts = sum_of_counts(counted)
+
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows of all parts together; there only where every part has it. The first rows of each
+        reason stand in the parts' own.
+        """
+        return LedgerSummary.joined([dataset.ledger for dataset in self.datasets])
 
     @property
     def lengths(self) -> np.ndarray:

@@ -13,14 +13,15 @@ from torch.utils.data import Dataset
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import Strategy, describe_packs, padding_pack
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.store import TokenStore
-from torchpipe.store.accounts import sample_counts
+from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.build_site import SHARD_ROWS
 from torchpipe.store.by_shard import GrowingStore
-from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.rows import StoreRecipe, keeps_rows_whole
 
 _NUM_OPEN = 4
 """Shards that are kept open: a step reads one or two at a time, and workers are a few steps ahead."""
@@ -71,6 +72,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
             "split_across_pack": split_across_pack,
             "strategy": strategy,
             "max_documents": max_documents,
+            "by_row": keeps_rows_whole(recipe),
         }
         # What a data set of packs refuses is refused now, not when the first shard is there.
         PackedDataset([{"tokens": [0], "labels": [IGNORE_INDEX]}], **self._options)
@@ -103,6 +105,11 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
     def counts(self) -> SampleCounts | None:
         """What became of the rows; None before the store is finished."""
         return None if self._whole is None else sample_counts(self._whole)
+
+    @property
+    def ledger(self) -> LedgerSummary | None:
+        """What became of the rows, with the first of each reason; None before the store is finished."""
+        return None if self._whole is None else ledger_summary(self._whole)
 
     @property
     def first_part(self) -> PackedDataset:

@@ -11,6 +11,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.row_dataset import left_out_before
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -26,8 +27,9 @@ def instantiate_dataset(
 
     A list of sections gives a :class:`~torchpipe.datasets.ConcatDataset` of theirs.
 
-    It is the first argument where the component's first parameter is positional (builders), and ``model_transform=``
-    otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no tokenizer.
+    It is the first argument where the component's first parameter is positional (builders). Otherwise it is
+    ``tokenizer=`` where there is such a parameter (``PreferenceDataset``), else ``model_transform=`` (``SFTDataset``).
+    A component whose first parameter the config itself fills gets no tokenizer.
 
     Args:
         cfg: the dataset section, or a list of them.
@@ -53,7 +55,8 @@ def instantiate_dataset(
     component = resolve(cfg["_component_"], caller_globals=caller_globals)
     parameters = list(inspect.signature(component).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
-        return instantiate(cfg, caller_globals=caller_globals, model_transform=tokenizer)
+        name = "tokenizer" if any(one.name == "tokenizer" for one in parameters) else "model_transform"
+        return instantiate(cfg, caller_globals=caller_globals, **{name: tokenizer})
     if parameters[0].name in cfg:
         return instantiate(cfg, caller_globals=caller_globals)
     return instantiate(cfg, tokenizer, caller_globals=caller_globals)
@@ -77,7 +80,12 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
         return counts
-    counts = SampleCounts(filtered_rows=getattr(dataset, "num_filtered", 0))
+    left_out = left_out_before(dataset)
+    counts = SampleCounts(
+        filtered_rows=left_out.get("filtered", 0),
+        duplicate_rows=left_out.get("duplicate", 0),
+        other_part_rows=left_out.get("other_part", 0),
+    )
     for index in track(range(len(dataset)), "Checking rows"):
         sample = dataset[index]
         counts.add(sample)

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, Span, Strategy, assemble, padding_pack
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
@@ -43,6 +44,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         max_documents: the most samples of a row.
         cache_dir: where stores are kept; None: TORCHPIPE_CACHE, or ``~/.cache/torchpipe``.
         num_proc: processes that tokenise where there is no store yet; None: one a processor.
+        by_row: True keeps the samples of a row in one pack, side by side, as a pair's have to be; None: as the recipe
+            or the store says, which is True for pairs.
 
     Each item holds ``tokens``, ``labels`` (-100 = not trained), ``input_pos``: int64 [s], and ``seq_lens``: int64
     [documents], which sums to s; padding is one more document, the last. Where any sample has ``loss_weights``, every
@@ -72,6 +75,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         max_documents: int | None = None,
         cache_dir: str | Path | None = None,
         num_proc: int | None = None,
+        by_row: bool | None = None,
     ) -> None:
         if isinstance(max_seq_len, bool) or not isinstance(max_seq_len, int):
             raise ConfigError(f"max_seq_len is {max_seq_len!r}. Give a whole number of tokens.")
@@ -88,7 +92,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             "max_documents": max_documents,
         }
         self._packed, is_cut = samples_to_pack(
-            ds, max_seq_len, max_packs, self._options, cache_dir=cache_dir, num_proc=num_proc
+            ds, max_seq_len, max_packs, self._options, cache_dir=cache_dir, num_proc=num_proc, by_row=by_row
         )
         if is_cut and (asked := asked_for()) is not None:
             asked.unfinished.append(self)
@@ -103,9 +107,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """What became of the rows."""
         return self._packed.counts
 
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the source's rows: counts by reason, and the first rows of each."""
+        return self._packed.ledger()
+
     def describe(self) -> str:
-        """One line: packs, how full they are, documents in each."""
-        return self.plan.describe()
+        """One line: packs, how full they are, documents in each; and how many train nothing, if any does."""
+        untrained = int((self.trained_counts == 0).sum())
+        return self.plan.describe() + (f"; {untrained:,} of them have nothing to train" if untrained else "")
 
     @property
     def plan(self) -> PackPlan:

@@ -11,9 +11,12 @@ import numpy as np
 from torchpipe._progress import track
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_planner, plan_packs
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
+from torchpipe.datasets.row_dataset import RowDataset, left_out_before
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
@@ -23,7 +26,8 @@ from torchpipe.store.dataset_recipe import DatasetRecipe
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
-from torchpipe.store.rows import RowSamples, StoreRecipe
+from torchpipe.store.refused_rows import first_refused
+from torchpipe.store.rows import RowSamples, StoreRecipe, keeps_rows_whole
 
 _IN_ORDER = ("next_fit", "concat_then_split", "first_fit", "best_fit")
 """Strategies whose first packs depend on the first samples alone."""
@@ -37,6 +41,11 @@ class Samples(SampleTokens, Protocol):
     num_samples: int
     digest: str
     ledger: dict[str, int]
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """The rows that have no sample, and the code of the reason: int64 [rows left out, 2]."""
+        ...
 
     @property
     def rows(self) -> np.ndarray:
@@ -64,6 +73,8 @@ class PackedSamples:
         counts: what became of the rows; those of packs that the plan leaves out are counted.
         origin: gives the data set whose rows they are of, to look at one again; None where it isn't known.
         recipe: how they are made; None where that isn't known.
+        num_rows: rows that were read.
+        by_row: whether samples of a row share a pack.
     """
 
     name: str
@@ -71,15 +82,23 @@ class PackedSamples:
     plan: PackPlan
     counts: SampleCounts
     origin: Callable[[], Any]
+    num_rows: int
     recipe: StoreRecipe | None = None
+    by_row: bool = False
 
     def replanned(self, capacity: int, options: Mapping[str, Any]) -> "PackedSamples":
         """The same samples with another plan."""
-        return replace(self, plan=_planned(self.samples, capacity, options, self.name))
+        return replace(self, plan=_planned(self.samples, capacity, options, self.name, by_row=self.by_row))
 
     def without_origin(self) -> "PackedSamples":
         """A copy for another process."""
         return replace(self, origin=_unknown, recipe=None)
+
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows, those included that a data set of one's own left out before it gave its samples."""
+        summary = LedgerSummary.of_pairs(read=self.num_rows, left_out=self.samples.left_out)
+        dataset = self.recipe.dataset if isinstance(self.recipe, DatasetRecipe) else None
+        return summary.after(left_out_before(dataset))
 
     def trained_counts(self) -> np.ndarray:
         """The labels of each pack that are not -100: int64 [packs]."""
@@ -117,11 +136,12 @@ def samples_to_pack(
     *,
     cache_dir: str | Path | None,
     num_proc: int | None,
+    by_row: bool | None = None,
 ) -> tuple[PackedSamples, bool]:
     """What a data set gives to pack, with a plan of its packs; and whether that is less than it has.
 
     Args:
-        ds, max_packs, cache_dir, num_proc: see :class:`~torchpipe.datasets.PackedDataset`.
+        ds, max_packs, cache_dir, num_proc, by_row: see :class:`~torchpipe.datasets.PackedDataset`.
         capacity: tokens of a pack.
         options: of :func:`~torchpipe.data.packing.plan_packs`.
     """
@@ -130,6 +150,7 @@ def samples_to_pack(
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
     recipe = None if isinstance(ds, TokenStore) else _recipe_of(ds)
     store = ds if isinstance(ds, TokenStore) else None
+    by_row = keeps_rows_whole(recipe or store) if by_row is None else by_row
     if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone
@@ -142,16 +163,27 @@ def samples_to_pack(
         assert recipe is not None
         rows = recipe.open()
         planner = pack_planner(capacity=capacity, **options) if reads_first_alone else None
-        samples, num_read = _read(rows, planner, limit or 0)
+        samples, num_read = _read(rows, planner, limit or 0, by_row=by_row)
         name, counts, num_rows = rows.name, samples.counts(), rows.num_rows
-    if isinstance(recipe, DatasetRecipe):
-        counts.filtered_rows += getattr(recipe.dataset, "num_filtered", 0)  # before they were rows of this data set
+    if isinstance(recipe, DatasetRecipe):  # before they were rows of this data set
+        for reason, number in left_out_before(recipe.dataset).items():
+            setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
-        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.")
-    whole = _planned(samples, capacity, options, name)
+        first = "" if store is None else first_refused(store)
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.{first}")
+    whole = _planned(samples, capacity, options, name, by_row=by_row)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)
-    packed = PackedSamples(name=name, samples=samples, plan=plan, counts=counts, origin=origin, recipe=recipe)
+    packed = PackedSamples(
+        name=name,
+        samples=samples,
+        plan=plan,
+        counts=counts,
+        origin=origin,
+        num_rows=num_read,
+        recipe=recipe,
+        by_row=by_row,
+    )
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:
         _count_what_is_left(packed, num_rows)
@@ -167,7 +199,7 @@ def _kept(num_packs: int, limit: int, options: Mapping[str, Any]) -> np.ndarray:
 
 def _recipe_of(ds: Any) -> StoreRecipe:
     """How the samples of a data set come about."""
-    if isinstance(ds, SFTDataset):
+    if isinstance(ds, RowDataset):
         return ds.recipe
     if isinstance(ds, StoreRecipe):
         return ds
@@ -193,7 +225,7 @@ def _is_stored(recipe: StoreRecipe, *, wants_store: bool) -> bool:
 
 def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
     """The rows that samples are of."""
-    if isinstance(ds, SFTDataset) and not ds.num_filtered:
+    if isinstance(ds, RowDataset) and not ds.num_filtered and not ds.num_left_out:
         return ds
     if isinstance(recipe, SFTRecipe):
         return SFTDataset.of_recipe(recipe, as_stored=True)
@@ -204,9 +236,9 @@ def _unknown() -> None:
     """The origin of samples in another process."""
 
 
-def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int) -> tuple[MemorySamples, int]:
+def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int, *, by_row: bool) -> tuple[MemorySamples, int]:
     """Samples in memory, and how many rows they are of: as many as it takes for a planner to close so many packs."""
-    flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size)
+    flat = FlatSamples(name=rows.name, vocab_size=rows.vocab_size, samples_a_row=rows.samples_a_row)
     num_read = num_samples = num_closed = 0
     for row in track(range(rows.num_rows), "Packing"):
         if planner is not None and num_read and num_closed >= num_packs:
@@ -214,18 +246,20 @@ def _read(rows: RowSamples, planner: PackPlanner | None, num_packs: int) -> tupl
         made = rows.samples_of(row)
         flat.add_row(row, made)
         num_read += 1
-        if planner is not None and not isinstance(made, str):
-            for sample in made:
-                num_closed += len(planner.push(num_samples, len(sample["tokens"])))
+        if planner is not None and not isinstance(made, str | Refused):
+            lengths = [len(sample["tokens"]) for sample in made]
+            for num_tokens in [sum(lengths)] if by_row else lengths:
+                num_closed += len(planner.push(num_samples, num_tokens))
                 num_samples += 1
     return MemorySamples(flat, num_rows=num_read), num_read
 
 
-def _planned(samples: Samples, capacity: int, options: Mapping[str, Any], name: str) -> PackPlan:
+def _planned(samples: Samples, capacity: int, options: Mapping[str, Any], name: str, *, by_row: bool) -> PackPlan:
+    group = samples.rows if by_row else None
     try:
         if isinstance(samples, TokenStore):
-            return stored_plan(samples, capacity, options)
-        return plan_packs(samples.lengths, capacity, **options)
+            return stored_plan(samples, capacity, options, group=group)
+        return plan_packs(samples.lengths, capacity, group=group, **options)
     except DataError as error:
         raise located(error, name) from None
 
@@ -234,8 +268,7 @@ def _count_what_is_left(packed: PackedSamples, num_rows: int) -> None:
     """Counts anew what the kept packs hold, of which the last sample may be a part."""
     counts, plan = packed.counts, packed.plan
     used = np.unique(plan.sample)
-    num_left_out = counts.filtered_rows + counts.too_long_rows + counts.emptied_rows + counts.unproved_rows
     counts.rows = len(used)
-    counts.dropped_rows = num_rows - num_left_out - len(np.unique(packed.samples.rows[used]))
+    counts.dropped_rows = num_rows - counts.left_out_rows - len(np.unique(packed.samples.rows[used]))
     counts.tokens = int(plan.num_tokens.sum())
     counts.trained_tokens = int(packed.trained_counts().sum())

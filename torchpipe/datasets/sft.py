@@ -1,23 +1,19 @@
 """The map-style data set of supervised fine-tuning."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from torch.utils.data import Dataset
-
-from torchpipe._fingerprint import fingerprint
-from torchpipe.data.overflow import Fitted, Overflow, StopToken, TruncationType, overflow_policy
+from torchpipe.data.overflow import Overflow, StopToken, TruncationType, overflow_policy
 from torchpipe.data.protocols import Transform
-from torchpipe.datasets.row_number import row_number
+from torchpipe.data.row_policy import OnUntrained, RowPolicy
+from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.errors import ConfigError
-from torchpipe.sources import Source, load_rows
-from torchpipe.sources.row_filter import RowFilter, made_of_row
+from torchpipe.sources import Source
 from torchpipe.store import SFTRecipe
+from torchpipe.store.source_recipe import SourceRecipe
 
-Made = TypeVar("Made")
 
-
-class SFTDataset(Dataset[dict[str, Any]]):
+class SFTDataset(RowDataset):
     """Rows of a source, turned into samples when they are asked for. Construction tokenises nothing.
 
     Args:
@@ -36,6 +32,8 @@ class SFTDataset(Dataset[dict[str, Any]]):
         stop_token: whether a turn that "truncate" cuts on the right keeps its stop token: "cut" or "keep".
         one_sample_a_row: False allows "drop" and "split": samples are then read with :meth:`fitted`, as
             :class:`~torchpipe.datasets.PackedDataset` does.
+        on_untrained: what becomes of a row without a trained token: "leave_out" does it where the data set is packed
+            (here, it stays and the first one warns), "keep", "raise".
         load_dataset_kwargs: passed to ``load_dataset``: ``split``, ``data_files``, ``data_dir``, ``name``, ...
 
     Each sample holds ``tokens``, ``mask`` and ``labels`` (see :class:`~torchpipe.data.sample_transforms.SFTTransform`).
@@ -44,6 +42,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
     Attributes:
         name: what errors call the source.
         num_filtered: rows that ``filter_fn`` left out.
+        num_left_out: rows that a split or duplicates left out, by reason.
         rows: those that are left; transform: what makes a sample of one.
         recipe: all of this, as a store is built from it.
 
@@ -65,6 +64,7 @@ class SFTDataset(Dataset[dict[str, Any]]):
         truncation_type: TruncationType | None = None,
         stop_token: StopToken | None = None,
         one_sample_a_row: bool = True,
+        on_untrained: OnUntrained = "leave_out",
         **load_dataset_kwargs: Any,
     ) -> None:
         policy = overflow_policy(
@@ -78,75 +78,24 @@ class SFTDataset(Dataset[dict[str, Any]]):
             filter_fn=filter_fn,
             filter_kwargs=filter_kwargs,
             overflow=policy,
+            row_policy=RowPolicy(on_untrained=on_untrained),
         )
         self._open(recipe, filters=True, one_sample_a_row=one_sample_a_row)
 
+    fingerprint = RowDataset.fingerprint  # its own: what a class inherits does not speak for all it holds
+
     @classmethod
-    def of_recipe(cls, recipe: SFTRecipe, *, as_stored: bool = False) -> "SFTDataset":
-        """The data set of a recipe.
-
-        Args:
-            recipe: what the constructor is given otherwise.
-            as_stored: True numbers rows as a store does: those that the filter leaves out count, and a row may give no
-                sample or several.
+    def refuse_other_than_one(cls, recipe: SourceRecipe) -> None:
+        """Refuses a recipe that makes no sample of a row, or several: here, row k is sample k.
 
         Raises:
-            SourceError, ConfigError: as the constructor.
+            ConfigError: it does; the sentence says which option.
         """
-        dataset = cls.__new__(cls)
-        dataset._open(recipe, filters=not as_stored, one_sample_a_row=not as_stored)
-        return dataset
-
-    def _open(self, recipe: SFTRecipe, *, filters: bool, one_sample_a_row: bool) -> None:
-        if one_sample_a_row:
-            _refuse_other_than_one(recipe)
-        self.recipe = recipe
-        self.transform = recipe.transform()
-        self.name = recipe.name
-        rows = self.rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
-        if filters and recipe.filter_fn is not None:
-            self.rows = RowFilter(recipe.filter_fn, recipe.filter_kwargs or {}).kept(rows, self.name)
-            self.name += ", counted after filter_fn"
-        self.num_filtered = len(rows) - len(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._made(index, self.transform)
-
-    def fitted(self, index: int) -> Fitted:
-        """The samples that a row gives: none, one, or several, as ``overflow`` says."""
-        return self._made(index, self.transform.fitted)
-
-    def fingerprint(self) -> str:
-        """What tells these samples from others: the rows that are left, and what is made of them.
-
-        Raises:
-            NoFingerprint: the source, or a transform, can't be told from others.
-        """
-        return fingerprint(sorted(self.recipe.key_fields().items()))
-
-    def _made(self, index: int, make: Callable[[Any], Made]) -> Made:
-        index = row_number(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Row {index} was asked for, and {self.name} has {len(self)} rows.")
-        return made_of_row(self.rows, index % len(self), self.name, make)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[index] for index in range(len(self)))
-
-
-def _refuse_other_than_one(recipe: SFTRecipe) -> None:
-    """Refuses a recipe that makes none or several samples of a row: here, row k is sample k."""
-    if recipe.overflow is not None and not recipe.overflow.gives_one:
-        raise ConfigError(
-            f"overflow={recipe.overflow.overflow!r} gives a row no sample or several, and each row of an SFTDataset is "
-            "one sample. Pack it (packed=True) or store it (cache=True), or set overflow to 'truncate' or 'error'."
-        )
-    if not getattr(recipe.model_transform, "one_sample_a_row", True):
-        on_unproved = getattr(recipe.model_transform, "on_unproved", None)
-        raise ConfigError(
-            f"The tokenizer has on_unproved={on_unproved!r}, which makes none or several samples of a row, and this "
-            "data set has one for each. Use 'refuse' or 'common_prefix', pack (packed=True) or store it (cache=True)."
-        )
+        assert isinstance(recipe, SFTRecipe)
+        if recipe.overflow is not None and not recipe.overflow.gives_one:
+            raise ConfigError(
+                f"overflow={recipe.overflow.overflow!r} gives a row no sample or several, and each row of an "
+                "SFTDataset is one sample. Pack it (packed=True) or store it (cache=True), or set overflow to "
+                "'truncate' or 'error'."
+            )
+        super().refuse_other_than_one(recipe)

@@ -11,10 +11,13 @@ from torch.utils.data import Dataset
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.datasets.row_number import row_number, row_of_sample
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.errors import DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
-from torchpipe.store.accounts import sample_counts
+from torchpipe.store.accounts import ledger_summary, sample_counts
+from torchpipe.store.refused_rows import first_refused
 from torchpipe.store.rows import StoreRecipe
 
 
@@ -40,6 +43,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
 
     Raises:
         StoreError: the store can't be written or read.
+        DataError: no sample is left, or more rows can't be used than the recipe allows.
         Exception: the first bad row's own error.
     """
 
@@ -54,9 +58,16 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         self.name = str(recipe.path) if is_store else recipe.name
         self._store = recipe if is_store else build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
         self.counts: SampleCounts = sample_counts(self._store)
+        if not len(self):
+            raise DataError(f"{self.name}: no sample is left. {self.counts.describe()}.{first_refused(self._store)}")
         self.fingerprint = self._store.digest
         self.recipe = None if is_store else recipe
         self._origin: Callable[[], Any] = partial(_rows_of, recipe)
+
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the source's rows: counts by reason, and the first rows of each."""
+        return ledger_summary(self._store)
 
     @property
     def store(self) -> TokenStore:

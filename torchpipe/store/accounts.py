@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchpipe.data.ledger import Ledger, SampleCounts
+from torchpipe.data.ledger_summary import LedgerSummary
 from torchpipe.errors import StoreError
 from torchpipe.store.flat_samples import READ_FILE, REMARKS_FILE
 from torchpipe.store.reading import REBUILD
@@ -78,6 +79,11 @@ def sample_counts(store: TokenStore) -> SampleCounts:
         digest=store.digest,
         **{name: ledger.get(name, 0) for name in _TOTALS},
     )
+
+
+def ledger_summary(store: TokenStore) -> LedgerSummary:
+    """What became of a store's rows, for people."""
+    return LedgerSummary.of_pairs(read=store.num_rows, left_out=store.left_out)
 
 
 def _ids(ranges: np.ndarray) -> np.ndarray:

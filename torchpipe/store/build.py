@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from torchpipe.errors import NoFingerprint
-from torchpipe.store.build_site import SHARD_ROWS, BuildSite, key_of
+from torchpipe.store.build_site import SHARD_ROWS, BuildSite, key_of, opened
 from torchpipe.store.cache_dir import stores_folder
 from torchpipe.store.manifest import MANIFEST_JSON
 from torchpipe.store.rows import StoreRecipe
@@ -46,9 +46,10 @@ def build_store(
         ConfigError: num_proc or shard_rows is not possible.
         StoreError: the store can't be written or is damaged, or a process that tokenised was killed.
         SourceError: there are no rows, or the filter left none.
+        DataError: more rows can't be used than the recipe's row policy allows.
         Exception: the first bad row's own error, which names the row.
     """
     site = BuildSite.of(recipe, cache_dir=cache_dir, num_proc=num_proc, shard_rows=shard_rows)
     if not site.is_published:
         site.build()
-    return TokenStore.open(site.folder, verify="lazy")
+    return opened(site)

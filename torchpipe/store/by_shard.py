@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchpipe.errors import StoreError
-from torchpipe.store.build_site import SHARD_ROWS, BuildSite
+from torchpipe.store.build_site import SHARD_ROWS, BuildSite, opened
 from torchpipe.store.in_use import lock_file
 from torchpipe.store.lock import POLL_SECONDS, is_locked, progress_of, read_num_rows
 from torchpipe.store.manifest import shard_folder
@@ -128,7 +128,7 @@ class GrowingStore:
     def whole(self) -> TokenStore:
         """The finished store; waits for it."""
         self.wait_until(lambda: self.is_published)
-        return TokenStore.open(self.folder, verify="lazy")
+        return opened(self._site)
 
     def close(self) -> None:
         """Ends the process that builds, if this object has started one."""

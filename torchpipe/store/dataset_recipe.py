@@ -10,7 +10,7 @@ from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.errors import ColumnError
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.rows import Made, RowSamples
-from torchpipe.store.sft_recipe import vocab_size_of
+from torchpipe.store.source_recipe import vocab_size_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

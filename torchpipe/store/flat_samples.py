@@ -8,9 +8,11 @@ import numpy as np
 
 from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
-from torchpipe.data.ledger import REASONS, REMARKS, Reason, Remark
+from torchpipe.data.ledger import REASONS, REMARKS, Remark
+from torchpipe.data.row_policy import Refused
 from torchpipe.data.sequences import next_token_labels, trained_positions
 from torchpipe.errors import ColumnError, DataError, TorchpipeError, located
+from torchpipe.store.rows import Made
 from torchpipe.store.shard import ShardData
 
 REMARKS_FILE = "remarks"
@@ -18,6 +20,12 @@ REMARKS_FILE = "remarks"
 
 READ_FILE = "read"
 """The array of a shard with the rows that were read to make it, as ranges: int64 [k, 2], the stop exclusive."""
+
+REFUSED_FILE = "refused"
+"""The array of a shard with the rows that were left out for an error, as lines of JSON: uint8; only if any were."""
+
+NUM_REFUSED = "refused_rows"
+"""How many rows of a shard were left out for an error, among its counts; only if there are any."""
 
 _TWO_BYTES = 2**16
 
@@ -28,10 +36,15 @@ class FlatSamples:
     Args:
         name: what errors call the source of the rows.
         vocab_size: of the tokenizer; up to 65,536 the tokens take two bytes each.
+        samples_a_row: samples that a row has by its kind; only one with more was split.
+
+    Attributes:
+        num_refused: rows that were left out for an error.
     """
 
-    def __init__(self, *, name: str, vocab_size: int | None) -> None:
+    def __init__(self, *, name: str, vocab_size: int | None, samples_a_row: int = 1) -> None:
         self._name = name
+        self._samples_a_row = samples_a_row
         self._fits_two_bytes = vocab_size is not None and vocab_size <= _TWO_BYTES
         self._tokens = array("I")
         self._mask = bytearray()  # 0: trained
@@ -39,6 +52,8 @@ class FlatSamples:
         self._rows = array("q")
         self._read = array("q")
         self._left_out = array("q")  # pairs of row and code
+        self._refused = bytearray()  # lines of JSON
+        self.num_refused = 0
         self._remarks = array("q")  # pairs of row and code
         self._labels = array("i")  # of the samples that have their own
         self._has_labels = bytearray()
@@ -46,13 +61,18 @@ class FlatSamples:
         self._has_weights = bytearray()
         self._totals = {"truncated_tokens": 0, "unproved_turns": 0, "dropped_images": 0}
 
-    def add_row(self, row: int, made: Sequence[Mapping[str, Any]] | Reason) -> None:
+    def add_row(self, row: int, made: Made) -> None:
         """Adds what became of a row.
 
         Raises:
             DataError: a sample is not what it has to be; the sentence names the row.
         """
         self._read.append(row)
+        if isinstance(made, Refused):
+            self._left_out.extend((row, REASONS.index(made.reason)))
+            self._refused += made.line(row, self._name)
+            self.num_refused += 1
+            return
         if isinstance(made, str):
             self._left_out.extend((row, REASONS.index(made)))
             return
@@ -64,11 +84,16 @@ class FlatSamples:
             raise located(error, f"Row {row} of {self._name}")  # noqa: B904  # the same error
         self._remark(row, made)
 
+    @property
+    def refused(self) -> bytes:
+        """The rows that were left out for an error, as lines of JSON."""
+        return bytes(self._refused)
+
     def _remark(self, row: int, made: Sequence[Mapping[str, Any]]) -> None:
         if len(made) == 1 and len(made[0]) == 2:
             return  # tokens and mask
         said: set[Remark] = set()
-        if len(made) > 1:
+        if len(made) > self._samples_a_row:
             said.add("split")
         for sample in made:
             counts = [int(sample.get(f"num_{what}", 0)) for what in ("truncated", "unproved_turns", "images_dropped")]
@@ -186,8 +211,12 @@ class FlatSamples:
             loss_weights=weights,
             # Of two-byte tokens it is all that is asked; a tokenizer may have ids beyond the vocab_size that it states.
             vocab_size=_TWO_BYTES if self._fits_two_bytes else None,
-            counts=dict(self._totals),
-            extra={REMARKS_FILE: _pairs(self._remarks), READ_FILE: _as_ranges(np.array(self._read, dtype=np.int64))},
+            counts={**self._totals, **({NUM_REFUSED: self.num_refused} if self.num_refused else {})},
+            extra={
+                REMARKS_FILE: _pairs(self._remarks),
+                READ_FILE: _as_ranges(np.array(self._read, dtype=np.int64)),
+                **({REFUSED_FILE: np.frombuffer(self._refused, dtype=np.uint8)} if self.num_refused else {}),
+            },
         )
 
     def _refuse(self, wrong: np.ndarray, ends: np.ndarray, what: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import Ledger, SampleCounts
 from torchpipe.data.packing.ramps import ramps
-from torchpipe.store.flat_samples import REMARKS_FILE, FlatSamples
+from torchpipe.store.flat_samples import NUM_REFUSED, REMARKS_FILE, FlatSamples
 
 
 class MemorySamples:
@@ -48,7 +48,9 @@ class MemorySamples:
         for array in (self.lengths, self._tokens, self._labels, *([] if self._weights is None else [self._weights])):
             hashed.update(np.ascontiguousarray(array).data)
         self.digest = hashed.hexdigest()
-        self.ledger, self._totals = ledger.as_counts(), data.counts
+        self.ledger = ledger.as_counts()
+        self.left_out = data.left_out
+        self._totals = {name: count for name, count in data.counts.items() if name != NUM_REFUSED}
 
     def counts(self) -> SampleCounts:
         """What became of the rows and samples."""

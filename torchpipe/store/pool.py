@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 
 def make_shards(
     maker: ShardMaker, shards: Sequence[int], *, num_proc: int, lock: Path, advance: Callable[[int], None]
-) -> Iterator[int]:
+) -> Generator[int]:
     """Makes shards, and yields the number of each as it is finished; the first ones are begun first.
 
     Args:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
+from torchpipe.data.row_policy import Refused, RowPolicy
 
-Made = Sequence[Mapping[str, Any]] | Reason
+Made = Sequence[Mapping[str, Any]] | Reason | Refused
 """What a row gives: its samples, or why there is none."""
 
 
@@ -17,11 +18,13 @@ class RowSamples(ABC):
         name: what errors call the source.
         num_rows: rows of the source.
         vocab_size: one past the largest token id, where the tokenizer says it.
+        samples_a_row: samples that a row has by its kind: two for pairs. With more, it was split.
     """
 
     name: str
     num_rows: int
     vocab_size: int | None = None
+    samples_a_row: int = 1
 
     @abstractmethod
     def samples_of(self, row: int) -> Made:
@@ -77,3 +80,19 @@ class StoreRecipe(Protocol):
     def open(self) -> RowSamples:
         """The rows, opened. Called once in a process, and only where there is something to build."""
         ...
+
+
+KIND_OF_PAIRS = "preference"
+"""The kind of samples, among a store's key fields, of which two that follow each other are a pair."""
+
+
+def keeps_rows_whole(recipe: Any) -> bool:
+    """Whether the samples of a row belong in one pack, as the two of a pair do; a recipe, or a store, says so by an
+    attribute.
+    """
+    return bool(getattr(recipe, "keeps_rows_whole", False))
+
+
+def policy_of(recipe: StoreRecipe) -> RowPolicy:
+    """What a recipe does with rows that can't be used; they are raised where it doesn't say."""
+    return getattr(recipe, "row_policy", None) or RowPolicy()

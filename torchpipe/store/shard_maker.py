@@ -10,7 +10,8 @@ from typing import Any
 from torchpipe.errors import StoreError
 from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.manifest import shard_folder
-from torchpipe.store.rows import Made, RowSamples, StoreRecipe
+from torchpipe.store.refused_rows import TooManyRefusedError
+from torchpipe.store.rows import Made, RowSamples, StoreRecipe, policy_of
 from torchpipe.store.shard import write_shard
 from torchpipe.store.shard_data import ShardData
 
@@ -59,15 +60,19 @@ class ShardMaker:
             advance: called with the number of rows done since it was last called.
 
         Raises:
+            TooManyRefusedError: so many of its rows can't be used that the whole store can't be built.
             Exception: a row's own error, which names it.
         """
         rows = self.rows_of(shard)
-        flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size)
+        allowed = policy_of(self.recipe).num_allowed(self.rows.num_rows)
+        flat = FlatSamples(name=self.rows.name, vocab_size=self.rows.vocab_size, samples_a_row=self.rows.samples_a_row)
         for start in range(rows.start, rows.stop, _ROWS_AT_ONCE):
             some = range(start, min(start + _ROWS_AT_ONCE, rows.stop))
             for row, made in zip(some, self._made(some), strict=True):
                 self.row = row
                 flat.add_row(row, made)
+                if flat.num_refused > allowed:
+                    raise TooManyRefusedError(lines=flat.refused)
             advance(len(some))
         self.row = None
         return flat.finished(first_row=rows.start, num_rows=len(rows))

@@ -22,6 +22,7 @@ from torchpipe.store.manifest import (
     read_manifest,
 )
 from torchpipe.store.reading import REBUILD
+from torchpipe.store.rows import KIND_OF_PAIRS
 from torchpipe.store.sample_index import SampleIndex
 from torchpipe.store.shard import Shard
 from torchpipe.store.span_reader import SpanReader
@@ -149,6 +150,11 @@ class TokenStore:
             libraries={},
             numbers=sorted(numbers),
         )
+
+    @property
+    def keeps_rows_whole(self) -> bool:
+        """Whether samples of a row belong in one pack: whether they are pairs. A store without a key doesn't say."""
+        return self.key.get("kind") == KIND_OF_PAIRS
 
     @property
     def rows(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from torchpipe._suggest import listed
-from torchpipe.errors import DataError
+from torchpipe.errors import UnwritableError
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.conversation import SYSTEM_ROLES, Conversation
 from torchpipe.tokenizers.format_pieces import Pieces
@@ -36,18 +36,20 @@ def arranged(conversation: Conversation, chat_format: ChatFormat) -> list[Turn]:
 def _check(conversation: Conversation, chat_format: ChatFormat, layout: Layout) -> None:
     name = chat_format.name
     if conversation.tools and layout.tools is None:
-        raise DataError(
+        raise UnwritableError(
             f"The row offers tools, and the {name} format has no place for them. Drop it with filter_fn, or write the "
             "tools into the system's text in a message_transform."
         )
     if conversation.tools and layout.tools == "lost":
         conversation.lose_tools()
     if conversation.tools and layout.tools in ("first_user", "last_user") and conversation.first_user < 0:
-        raise DataError(f"The row offers tools, and no message of the user, in which the {name} format writes them.")
+        raise UnwritableError(
+            f"The row offers tools, and no message of the user, in which the {name} format writes them."
+        )
     for index, message in enumerate(conversation.messages):
         role = message.role
         if role not in chat_format.roles:
-            raise DataError(
+            raise UnwritableError(
                 f"Message {index} is a {role!r} message, and the {name} format has no place for one: it has "
                 f"{listed(chat_format.roles)}. Change the role in a message transform, or drop the row with filter_fn."
             )

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol, cast
 
-from torchpipe.errors import TokenizerError
+from torchpipe.errors import RenderError
 
 PrefixScheme = Literal["always", "first", "never"]
 """Where an encoder puts a space before a text: before each text between control tokens, before the first, nowhere."""
@@ -63,14 +63,14 @@ def check_encodable(text: str) -> None:
     """Refuses text that has no UTF-8 form, which some back ends would silently replace.
 
     Raises:
-        TokenizerError: ``text`` holds a lone surrogate (half of a UTF-16 pair), as broken JSON escapes leave behind.
+        RenderError: ``text`` holds a lone surrogate (half of a UTF-16 pair), as broken JSON escapes leave behind.
     """
     if text.isascii():
         return
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise TokenizerError(
+        raise RenderError(
             f"Character {error.start} of a text is the lone surrogate {text[error.start]!r}, which has no UTF-8 form "
             f"(near {text[max(0, error.start - 20) : error.start]!r}). Repair the row, or replace it in a message "
             "transform with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
@@ -86,12 +86,12 @@ def check_bytes(text: str, missing: Collection[int], name: str) -> None:
         name: what the message calls the tokenizer file.
 
     Raises:
-        TokenizerError: the text has such a byte.
+        RenderError: the text has such a byte.
     """
     lacked = frozenset(missing)
     for index, char in enumerate(text):
         if not lacked.isdisjoint(char.encode()):
-            raise TokenizerError(
+            raise RenderError(
                 f"{name}: the vocabulary lacks a byte of {char!r}, character {index} of a text. Give the unknown "
                 "token's id where the tokenizer takes one, or a vocabulary that holds all 256 bytes."
             )

@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import RESULT_ROLES, Message
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.errors import ConfigError, MessageError, UnwritableError
 
 OnLost = Literal["refuse", "split", "drop", "common_prefix"]
 """What becomes of a row of which the publisher's format leaves something out (earlier reasoning, a text beside calls, a
@@ -79,7 +79,7 @@ class Conversation:
         functions = [tool.get("function", tool) for tool in self.tools]
         for index, function in enumerate(functions):
             if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-                raise DataError(
+                raise UnwritableError(
                     f"Tool {index} of the row is no function with a name, and the {self.format_name} format writes "
                     "functions alone. A tool is {'type': 'function', 'function': {'name', 'description', "
                     "'parameters'}}."
@@ -145,7 +145,7 @@ class Conversation:
         in_no_sample = self.on_unproved == "split" and not later_on and role != "assistant"
         if self.on_unproved == "refuse" or in_no_sample or (self.ends_sampled and index == len(self.messages) - 1):
             split = "'split' to train it in a sample that ends with it, or " if later_on else ""
-            raise DataError(
+            raise UnwritableError(
                 f"Message {index} ({role}): the {self.format_name} format leaves its {what} out. "
                 f"{instead[:1].upper()}{instead[1:]}, drop the row with filter_fn or on_unproved='drop', or set "
                 f"on_unproved={split}'common_prefix' to write what the publisher's own code writes."
@@ -159,7 +159,7 @@ class Conversation:
             DataError: they may not be lost.
         """
         if self.on_unproved in ("refuse", "split"):
-            raise DataError(
+            raise UnwritableError(
                 f"The row offers tools, and the {self.format_name} format leaves them out. Write them into the "
                 "system's text in a message_transform, drop the row with filter_fn or on_unproved='drop', or set "
                 "on_unproved='common_prefix' to write what the publisher's own template writes."
@@ -172,7 +172,7 @@ class Conversation:
         Raises:
             DataError: always.
         """
-        raise DataError(
+        raise UnwritableError(
             f"Message {index} ({self.messages[index].role}) {why} ({self.format_name} format). Mend the row in a "
             "message_transform, or drop it with filter_fn."
         )
@@ -191,14 +191,14 @@ def tools_of(value: Any) -> list[Mapping[str, Any]]:
         try:
             value = json.loads(value) if value.strip() else None
         except ValueError as error:
-            raise DataError(f"The row's tools are text that is no JSON ({error}): {value[:60]!r}.") from None
+            raise MessageError(f"The row's tools are text that is no JSON ({error}): {value[:60]!r}.") from None
     if value is None:
         return []
     if not isinstance(value, Sequence):
-        raise DataError(f"The row's tools are a {type(value).__name__}. They must be a list of dicts, or JSON text.")
+        raise MessageError(f"The row's tools are a {type(value).__name__}. They must be a list of dicts, or JSON text.")
     for index, tool in enumerate(value):
         if not isinstance(tool, Mapping):
-            raise DataError(
+            raise MessageError(
                 f"Tool {index} of the row is a {type(tool).__name__}. A tool is a dict, as of OpenAI's API."
             )
     return list(value)

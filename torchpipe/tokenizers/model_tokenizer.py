@@ -13,7 +13,7 @@ from torchpipe.data.sequences import truncate
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.train_on import TrainOnLike, as_train_on
 from torchpipe.data.unwritable import refuse_tools
-from torchpipe.errors import ColumnError, ConfigError, DataError, TokenizerError
+from torchpipe.errors import ColumnError, ConfigError, TokenizerError, UnwritableError
 from torchpipe.tokenizers.backend import Backend
 from torchpipe.tokenizers.chat_format import ChatFormat
 from torchpipe.tokenizers.choices import check_choice, check_max_seq_len
@@ -288,7 +288,7 @@ def _refuse_media(messages: Sequence[Message], name: str) -> None:
     """A tokenizer by itself would leave the pictures behind; a multimodal transform puts them in ``encoder_input``."""
     for index, message in enumerate(messages):
         if message.contains_media:
-            raise DataError(
+            raise UnwritableError(
                 f"Message {index} ({message.role}) holds an image, and the {name} tokenizer alone has no place for its "
                 "pixels. Drop the row with filter_fn, or use a multimodal transform."
             )

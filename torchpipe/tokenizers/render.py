@@ -8,7 +8,7 @@ from typing import Literal
 from torchpipe._suggest import listed
 from torchpipe.data.messages import Message
 from torchpipe.data.unwritable import refuse_unwritable, with_known_roles
-from torchpipe.errors import DataError, TokenizerError
+from torchpipe.errors import DataError, TokenizerError, UnwritableError
 from torchpipe.tokenizers.arrange import arranged
 from torchpipe.tokenizers.chat_format import ChatFormat, Control, Piece, Slot
 from torchpipe.tokenizers.conversation import Conversation
@@ -95,7 +95,7 @@ class FormatEncoder:
         Raises:
             DataError: always.
         """
-        raise DataError(
+        raise UnwritableError(
             f"Message {index} is a {message.role!r} message, and the {self.chat_format.name} format has no place for "
             f"one: it has {listed(self.chat_format.roles)}. Change the role in a message transform, or drop the row "
             "with filter_fn."
@@ -126,7 +126,7 @@ class FormatEncoder:
             return
         image = self.chat_format.image
         if image is None:
-            raise DataError(
+            raise UnwritableError(
                 f"Message {index} ({message.role}) holds an image, and the {self.chat_format.name} text format has no "
                 "place for one. Drop the row with filter_fn, or use a multimodal transform."
             )
@@ -248,7 +248,7 @@ def render(
     """
     chat_format = encoder.chat_format
     if not messages:
-        raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
+        raise DataError("The conversation has no messages. Drop such rows with a filter_fn.", reason="empty")
     segments: list[Segment] = []
     before: Message | Turn | None = None
     turns: Sequence[Message | Turn]

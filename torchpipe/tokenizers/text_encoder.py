@@ -45,7 +45,7 @@ class TextEncoderTokenizer(ABC):
         text = sample["text"]
         if not isinstance(text, str):
             held = "null" if text is None else f"a {type(text).__name__}"
-            raise DataError(f"Column 'text' holds {held}; it must be a string.")
+            raise ColumnError(f"Column 'text' holds {held}; it must be a string.")
         tokens = self._whole(text)
         rest = {key: value for key, value in sample.items() if key != "text"}
         if len(tokens) > self.max_seq_len:
@@ -62,6 +62,7 @@ class TextEncoderTokenizer(ABC):
         if not self.truncate:
             raise DataError(
                 f"A text has {len(tokens)} tokens, and max_seq_len is {self.max_seq_len}. Shorten it, raise "
-                "max_seq_len, or set truncate=True."
+                "max_seq_len, or set truncate=True.",
+                reason="too_long",
             )
         return [*tokens[: self.max_seq_len - 1], self.end_id]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchpipe.errors import DataError
+from torchpipe.errors import PictureError
 
 # Floating point pictures that were resized before can lie this far outside 0 to 1.
 _TOLERANCE = 1e-3
@@ -54,7 +54,7 @@ def image_size(image: Any) -> tuple[int, int]:
 def _check_shape(image: torch.Tensor) -> None:
     channels = image.shape[0] if image.ndim == 3 else 1
     if image.ndim not in (2, 3) or channels not in (1, 3, 4) or 0 in image.shape:
-        raise DataError(
+        raise PictureError(
             f"An image has the shape {list(image.shape)}. It must be [channels, height, width] with 1, 3 or 4 "
             "channels and at least one pixel."
         )
@@ -63,12 +63,12 @@ def _check_shape(image: torch.Tensor) -> None:
 def _tensor_pixels(image: torch.Tensor) -> torch.Tensor:
     """Floats from 0 to 1, whatever the channels."""
     if image.is_complex() or not (image.is_floating_point() or image.dtype in _INTEGERS):
-        raise DataError(f"An image is a tensor of {image.dtype}. Give uint8, or floats from 0 to 1.")
+        raise PictureError(f"An image is a tensor of {image.dtype}. Give uint8, or floats from 0 to 1.")
     if not image.is_floating_point():
         return image.to(torch.float32).div_(torch.iinfo(image.dtype).max)
     pixels = image.to(torch.float32)
     if pixels.numel() and not bool(((pixels >= -_TOLERANCE) & (pixels <= 1 + _TOLERANCE)).all()):
-        raise DataError(
+        raise PictureError(
             f"An image of floats has values from {float(pixels.min()):g} to {float(pixels.max()):g}; they must lie "
             "from 0 to 1. Divide by 255, or give uint8."
         )
@@ -80,12 +80,12 @@ def _check_pil(image: Any) -> None:
 
     if not isinstance(image, Image.Image):
         shown = f" ({image[:60]!r})" if isinstance(image, str) else ""
-        raise DataError(
+        raise PictureError(
             f"An image is a {type(image).__name__}{shown}, not a PIL image or a tensor. Load it in the "
             "message_transform, for example with load_image."
         )
     if image.mode in ("I", "F"):
-        raise DataError(
+        raise PictureError(
             "An image has pixels of 32 bits, whose black and white are not known. Give it with 8 bits, or as a tensor "
             "of floats from 0 to 1."
         )
@@ -100,7 +100,7 @@ def _pil_pixels(image: Any) -> torch.Tensor:
             image = image.convert("RGBA")
         pixels = np.array(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(
+        raise PictureError(
             f"An image of {image.width} x {image.height} pixels can't be decoded: {error}. Is its file complete?"
         ) from error
     # Contiguous planes: resizing them is a third faster than resizing interleaved channels.

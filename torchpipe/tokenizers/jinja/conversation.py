@@ -93,5 +93,6 @@ def _refusal(turn: Turn, prover: TurnProver, rendering: Rendering, split: SplitT
         ways = f"{ways}; or set append_stop: true, which ends the row with the token that the template writes next"
     return DataError(
         f"Message {turn.message} (assistant) is not proved to be what the model would sample: {turn.why_not}. "
-        f"Set on_unproved: {ways}; or don't train it (masking_strategy: train_on_last)."
+        f"Set on_unproved: {ways}; or don't train it (masking_strategy: train_on_last).",
+        reason="unproved",
     )

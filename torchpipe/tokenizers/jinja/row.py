@@ -9,7 +9,7 @@ from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import REASONING_KEYS, as_openai
 from torchpipe.data.turn_flags import FLAG_KEYS, turn_flags
-from torchpipe.errors import DataError
+from torchpipe.errors import DataError, MessageError
 
 TEMPLATE_ROLES = ("system", "developer", "user", "assistant", "tool", "ipython", "function", "observation")
 """The roles that a message may have: templates write them into control tokens, where no other text may stand."""
@@ -47,9 +47,9 @@ class Row:
                 is neither text nor parts, or calls that are none.
         """
         if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-            raise DataError(f"The messages are a {type(messages).__name__}. They must be a list of messages.")
+            raise MessageError(f"The messages are a {type(messages).__name__}. They must be a list of messages.")
         if not messages:
-            raise DataError("The conversation has no messages. Drop such rows with a filter_fn.")
+            raise MessageError("The conversation has no messages. Drop such rows with a filter_fn.", reason="empty")
         dicts: list[Mapping[str, Any]] = []
         unmasked: list[int] = []
         weights: list[float] = []
@@ -61,7 +61,7 @@ class Row:
                 trained = message.get("role") == "assistant" if said is None else said
                 _check_values(message, index)
             else:
-                raise DataError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
+                raise MessageError(f"Message {index} is a {type(message).__name__}, neither a Message nor a dict.")
             if turn.get("role") not in TEMPLATE_ROLES:
                 raise _unknown_role(turn.get("role"), index)
             served = turn if turn.keys() == _TEXT_ALONE and turn["content"] is not None else _as_served(turn)
@@ -119,7 +119,7 @@ def _with_parsed_arguments(message: Mapping[str, Any], index: int) -> Mapping[st
             try:
                 function = {**function, "arguments": json.loads(function["arguments"])}
             except (ValueError, RecursionError) as error:
-                raise DataError(
+                raise MessageError(
                     f"The arguments of call {number} of message {index} are no JSON ({error}). Mend them in the "
                     "source, or drop such rows with a filter_fn."
                 ) from None
@@ -129,7 +129,7 @@ def _with_parsed_arguments(message: Mapping[str, Any], index: int) -> Mapping[st
 
 
 def _unknown_role(role: object, index: int) -> DataError:
-    return DataError(
+    return MessageError(
         f"Message {index} has the role {role!r}; a role is one of {listed(TEMPLATE_ROLES)}."
         f"{did_you_mean(str(role), TEMPLATE_ROLES)} Rename it in the source, or drop such rows with a filter_fn."
     )
@@ -140,27 +140,27 @@ def _check_values(message: Mapping[str, Any], index: int) -> None:
     content, calls = message.get("content"), message.get("tool_calls")
     if not (content is None or isinstance(content, str)):
         if not isinstance(content, list):
-            raise DataError(
+            raise MessageError(
                 f"The content of message {index} is a {type(content).__name__}. It must be text, null or a list of "
                 "parts. Turn it into text in a message_transform."
             )
         for number, part in enumerate(content):
             if not isinstance(part, (str, Mapping)):
-                raise DataError(
+                raise MessageError(
                     f"Part {number} of message {index} is a {type(part).__name__}. It must be a dict with 'type' and "
                     "'text', or text."
                 )
     if not calls:
         return
     if not isinstance(calls, (list, tuple)):
-        raise DataError(
+        raise MessageError(
             f"The tool_calls of message {index} are a {type(calls).__name__}. They must be a list of calls."
         )
     for number, call in enumerate(calls):
         function = call.get("function", call) if isinstance(call, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if not isinstance(name, str) or not name:
-            raise DataError(
+            raise MessageError(
                 f"Call {number} of message {index} has no name. A call is a dict with a 'function', which is a dict "
                 "with 'name' and 'arguments'. Mend it in the source, or drop such rows with a filter_fn."
             )

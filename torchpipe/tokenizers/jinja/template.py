@@ -10,7 +10,7 @@ from jinja2 import Template, TemplateSyntaxError, nodes
 from jinja2.exceptions import TemplateError, UndefinedError
 from jinja2.runtime import LoopContext
 
-from torchpipe.errors import TokenizerError
+from torchpipe.errors import RenderError, TokenizerError
 from torchpipe.tokenizers.jinja.compiled import CompiledTemplate
 from torchpipe.tokenizers.jinja.environment import STATE, ChatEnvironment, plain_environment, traced_environment
 from torchpipe.tokenizers.jinja.limits import Limits, RenderState
@@ -143,7 +143,7 @@ class ChatTemplate:
         try:
             return read(template.chunks(context))
         except Exception as error:
-            raise TokenizerError(f"{self.name}: {_sentence(error, template)}") from error
+            raise RenderError(f"{self.name}: {_sentence(error, template)}") from error
         finally:
             STATE.reset(token)
 

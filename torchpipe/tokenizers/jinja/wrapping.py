@@ -7,7 +7,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from torchpipe.data.openai_dicts import REASONING_KEYS
-from torchpipe.errors import DataError
+from torchpipe.errors import MessageError
 from torchpipe.tokenizers.jinja.messages import RowMessage
 from torchpipe.tokenizers.jinja.provenance import OPTIONS, TOOLS, Source, make_run
 from torchpipe.tokenizers.jinja.text import TracedText
@@ -40,7 +40,7 @@ def traced_messages(messages: Any) -> list[Any]:
         try:
             wrapped.append(_wrapped_dict(message, i, (), True) if isinstance(message, Mapping) else message)
         except RecursionError:
-            raise DataError(f"Message {i} {_TOO_DEEP}") from None
+            raise MessageError(f"Message {i} {_TOO_DEEP}") from None
     return wrapped
 
 
@@ -63,7 +63,7 @@ def row_messages(messages: Sequence[Mapping[str, Any]]) -> list[RowMessage]:
                         item = _wrapped(item, index, (key,), key != "arguments")
                 row[key if key in _FORMAT_KEYS else _wrapped_key(key, index)] = item
         except RecursionError:
-            raise DataError(f"Message {index} {_TOO_DEEP}") from None
+            raise MessageError(f"Message {index} {_TOO_DEEP}") from None
         if len(row) > 2:
             _share_reasoning(row)
         rows.append(row)
@@ -87,7 +87,7 @@ def traced_tools(tools: Any) -> Any:
     try:
         return _wrapped(tools, TOOLS, (), False)
     except RecursionError:
-        raise DataError(f"The row's tools: one {_TOO_DEEP}") from None
+        raise MessageError(f"The row's tools: one {_TOO_DEEP}") from None
 
 
 def traced_options(options: Mapping[str, Any]) -> dict[str, Any]:

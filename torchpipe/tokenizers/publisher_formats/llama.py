@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from torchpipe.data.tool_calls import ToolCall
-from torchpipe.errors import DataError
+from torchpipe.errors import UnwritableError
 from torchpipe.tokenizers.chat_format import Control
 from torchpipe.tokenizers.conversation import SYSTEM_ROLES, Conversation
 from torchpipe.tokenizers.families import LLAMA3, LLAMA4
@@ -110,7 +110,7 @@ def write_python_call(call: ToolCall) -> Pieces:
 def _python(value: Any, call: ToolCall) -> str:
     if isinstance(value, str):
         if any(character in value for character in '"\\\n'):
-            raise DataError(
+            raise UnwritableError(
                 f"An argument of the call of {call.name!r} holds a quotation mark, a backslash or a line break, which "
                 "Llama 4's calls in Python have no spelling for. Drop such rows with filter_fn."
             )

@@ -1,0 +1,141 @@
+"""Rows to prompts that a model goes on from."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchpipe._suggest import did_you_mean, listed
+from torchpipe.data.columns import cell, resolve_column_map
+from torchpipe.data.messages import Message
+from torchpipe.data.overflow import Fitted, without_limit
+from torchpipe.data.protocols import Transform
+from torchpipe.data.turns import as_system_prompt, messages_in, tools_of, with_system_of
+from torchpipe.errors import ColumnError, DataError
+
+
+class PromptToMessages:
+    """A row to the messages of its prompt: up to the last one of the user. Answers behind it are left out.
+
+    Args:
+        column_map: the row's columns for ``prompt`` and, optionally, ``tools`` and ``system``; None: they have these
+            names. The prompt is a text, a turn, a list of turns of OpenAI's or ShareGPT's layout, or a list of
+            texts, of which the first is taken: the others are asked after it was answered.
+        new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
+
+    Raises:
+        ConfigError: an argument can't be used.
+
+    Calling it raises a ColumnError when the row lacks the column, and a DataError when no message is the user's.
+
+    >>> to_messages = PromptToMessages({"prompt": "turns"})
+    >>> [m.text_content for m in to_messages({"turns": ["1 + 1?", "And 2 more?"]})["messages"]]
+    ['1 + 1?']
+    """
+
+    def __init__(
+        self, column_map: Mapping[str, str | None] | None = None, new_system_prompt: str | None = None
+    ) -> None:
+        self.column_map = resolve_column_map(column_map, required=("prompt",), optional=("tools", "system"))
+        self.new_system_prompt = as_system_prompt(new_system_prompt)
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"messages": [...]}``, and the row's ``tools``, where it has any."""
+        column = self.column_map["prompt"]
+        held = cell(sample, column, "prompt")
+        row = {**sample, column: held[0]} if isinstance(held, list) and held and isinstance(held[0], str) else sample
+        messages = with_system_of(sample, self.column_map, messages_in(row, column, "prompt", speaker="user"))
+        end = max((place for place, message in enumerate(messages) if message.role in _ASKS), default=-1) + 1
+        if end == 0:
+            raise DataError(f"Column {column!r} has no message of the user, so that nothing is asked.", reason="empty")
+        messages = messages[:end]
+        if self.new_system_prompt is not None:
+            others = [message for message in messages if message.role != "system"]
+            messages = [Message("system", self.new_system_prompt), *others]
+        return {"messages": messages, **tools_of(sample, self.column_map)}
+
+
+_ASKS = ("user", "tool", "ipython")
+"""Whose messages an answer follows."""
+
+
+class PromptTransform:
+    """Turns a row into the tokens that a model goes on from: its messages, and what begins the assistant's reply.
+
+    Args:
+        message_transform: row to ``{"messages": [...]}``, and ``tools``, if any; the last message is not the
+            assistant's.
+        model_transform: the tokenizer.
+        max_prompt_len: the most tokens; None: any number.
+        truncate: of a longer prompt: True leaves out its first tokens, False is an error.
+        keep_columns: columns whose values an item keeps.
+    """
+
+    def __init__(
+        self,
+        message_transform: Transform,
+        model_transform: Transform,
+        *,
+        max_prompt_len: int | None = None,
+        truncate: bool = False,
+        keep_columns: Sequence[str] = (),
+    ) -> None:
+        self.message_transform = message_transform
+        self.model_transform = model_transform
+        self.max_prompt_len = max_prompt_len
+        self.truncate = truncate
+        self.keep_columns = tuple(keep_columns)
+        self._whole = without_limit(model_transform)
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """``{"tokens": [...]}``, and ``columns``, a dict of those that are kept, where any are.
+
+        Raises:
+            DataError: there is no prompt, or it is too long.
+        """
+        row = self.message_transform(sample)
+        if not isinstance(row, Mapping) or not row.get("messages"):
+            raise DataError("The message_transform of a prompt data set returns 'messages', at least one.")
+        tokens = prompt_tokens(self._whole, row["messages"], row.get("tools"))
+        limit = self.max_prompt_len
+        if limit is not None and len(tokens) > limit:
+            if not self.truncate:
+                raise DataError(
+                    f"The prompt has {len(tokens)} tokens, and max_prompt_len is {limit}. Raise it, set overflow to "
+                    "'truncate', or drop the row with filter_fn.",
+                    reason="too_long",
+                )
+            tokens = tokens[-limit:]
+        kept = {name: _kept(sample, name) for name in self.keep_columns}
+        return {"tokens": tokens, **({"columns": kept} if kept else {})}
+
+    def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
+        """The one item of a row."""
+        made = self(sample)
+        return Fitted(samples=[made], num_tokens=len(made["tokens"]))
+
+    def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
+        """What :meth:`fitted` gives each row."""
+        return [self.fitted(row) for row in rows]
+
+
+def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any = None) -> list[int]:
+    """The tokens of messages and of what begins a reply to them.
+
+    A tokenizer that knows ``add_generation_prompt`` writes that itself; of another one it is what stands before the
+    text of an assistant's message that is left open.
+
+    Raises:
+        DataError: the chat format can't write the messages.
+    """
+    method: Any = getattr(model_transform, "tokenize_messages", None)
+    if method is not None and "add_generation_prompt" in inspect.signature(method).parameters:
+        tokens, *_ = method(list(messages), tools, add_generation_prompt=True)
+        return list(tokens)
+    given = {"messages": [*messages, Message("assistant", "")], **({"tools": tools} if tools else {})}
+    return list(model_transform(given, inference=True)["tokens"])
+
+
+def _kept(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise ColumnError(f"keep_columns has {name!r}; the row has {listed(row)}.{did_you_mean(name, row)}")
+    return row[name]
