@@ -8,6 +8,7 @@ from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.pair_sides import PairSides
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
     hh_rlhf_helpful_dataset,
@@ -26,6 +27,7 @@ __all__ = [
     "KTODataset",
     "MaskedMessages",
     "PackedDataset",
+    "PairSides",
     "PreferenceDataset",
     "PromptDataset",
     "SFTDataset",
