@@ -113,7 +113,7 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
 
 def refuse_packs(dataset: Any, section: str) -> None:
     """Raises where items are packs of pairs and not pairs."""
-    if isinstance(dataset, PackedDataset | GrowingPackedDataset):
+    if any(isinstance(part, PackedDataset | GrowingPackedDataset) for part in getattr(dataset, "datasets", [dataset])):
         raise ConfigError(f"{section}.packed is true, and dpo trains on single pairs. Set {section}.packed=false.")
 
 

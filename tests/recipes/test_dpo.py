@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -213,9 +214,8 @@ def test_stop_and_resume_gives_the_same_weights_to_the_bit(
     assert logs[0] == logs[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_gets_a_signal_ends_with_the_same_weights(
-    dpo: ModuleType, pairs_config: Build, ended_run: Callable[..., int], tmp_path: Path, number: signal.Signals
+def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights(
+    dpo: ModuleType, pairs_config: Build, ended_run: Callable[..., int], tmp_path: Path
 ) -> None:
     options = {"max_steps": 10, "save_every_n_steps": 2, "batch_size": 2, "epochs": 2}
     whole = pairs_config(output_dir=str(tmp_path / "whole"), **options)
@@ -223,13 +223,36 @@ def test_a_run_that_gets_a_signal_ends_with_the_same_weights(
     OmegaConf.save(whole, tmp_path / "config.yaml")
     words = ["dpo", "--config", str(tmp_path / "config.yaml"), f"output_dir={tmp_path / 'cut'}"]
     (tmp_path / "cut").mkdir()
-    status = ended_run(*words, folder=tmp_path / "cut", steps=3, number=number)
-    out = (tmp_path / "cut" / "out.txt").read_text()
-    assert status == (-signal.SIGKILL if number == signal.SIGKILL else 0), out
-    assert ("SIGTERM: ended after step" in out) == (number == signal.SIGTERM)
+    assert ended_run(*words, folder=tmp_path / "cut", steps=3) == -signal.SIGKILL
     ended_run(*words, folder=tmp_path / "cut", steps=10**9)
     assert same_weights(weights_of(whole.output_dir), weights_of(tmp_path / "cut"))
     assert [line["step"] for line in log_of(tmp_path / "cut")] == list(range(1, 11))
+
+
+class TermAtStep3:
+    """A metric logger that sends SIGTERM to its own process, once."""
+
+    def log_config(self, config: Any) -> None:
+        pass
+
+    def log_dict(self, payload: dict[str, Any], step: int) -> None:
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_run_that_gets_sigterm_ends_after_its_step_and_goes_on(
+    dpo: ModuleType, pairs_config: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"max_steps": 6, "batch_size": 2}
+    dpo.main(pairs_config(output_dir=str(tmp_path / "whole"), **options))
+    logger = {"_component_": f"{__name__}.TermAtStep3"}
+    dpo.main(pairs_config(output_dir=str(tmp_path / "cut"), metric_logger=logger, **options))
+    assert "SIGTERM: ended after step 3 of 6, saved as" in capsys.readouterr().out
+    dpo.main(pairs_config(output_dir=str(tmp_path / "cut"), resume=True, **options))
+    assert same_weights(weights_of(tmp_path / "whole"), weights_of(tmp_path / "cut"))
 
 
 def test_what_was_measured_before_training_is_kept_for_the_end(
@@ -289,6 +312,40 @@ def test_stored_pairs_give_the_same_weights(dpo: ModuleType, pairs_config: Build
         for section in ("dataset", "dataset_val"):
             cfg[section].update({"cache": True, "cache_dir": str(tmp_path / "store")} if cache else {})
         cfg.balance = "none"  # a store knows lengths, and would spread them over micro-batches
+        dpo.main(cfg)
+        found.append(weights_of(cfg.output_dir))
+    assert same_weights(*found)
+
+
+def test_a_list_of_dataset_sections_is_trained_on_as_one(
+    dpo: ModuleType, pairs_config: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = pairs_config(max_steps=2, dataset_val=None)
+    OmegaConf.resolve(cfg)
+    cfg.dataset = [{**cfg.dataset, "split": "train[:5]"}, {**cfg.dataset, "split": "train[5:12]"}]
+    dpo.main(cfg)
+    out = capsys.readouterr().out
+    assert "training pairs: 12 pairs" in out
+    assert "held-out" not in out
+    cfg.dataset = [{**section, "packed": True} for section in cfg.dataset]
+    cfg.overwrite = True
+    with pytest.raises(ConfigError, match="dataset.packed is true, and dpo trains on single pairs"):
+        dpo.main(cfg)
+
+
+def test_the_best_checkpoint_is_kept_by_held_out_loss(dpo: ModuleType, pairs_config: Build) -> None:
+    cfg = pairs_config(max_steps=3, run_val_every_n_steps=1, keep_best_checkpoint=True, optimizer__lr=1e-2)
+    dpo.main(cfg)
+    losses = {line["step"]: line["held_out_loss"] for line in log_of(cfg.output_dir) if "held_out_loss" in line}
+    best = json.loads((Path(cfg.output_dir) / "checkpoints" / "best" / "state.json").read_text())
+    assert best["step"] == min(losses, key=lambda step: losses[step])
+    assert best["best_loss"] == min(losses.values())
+
+
+def test_checkpointing_activations_changes_no_weight(dpo: ModuleType, pairs_config: Build, tmp_path: Path) -> None:
+    found = []
+    for on in (False, True):
+        cfg = pairs_config(output_dir=str(tmp_path / f"{on}"), max_steps=2, enable_activation_checkpointing=on)
         dpo.main(cfg)
         found.append(weights_of(cfg.output_dir))
     assert same_weights(*found)

@@ -1,14 +1,12 @@
 """What became of the rows of a data set of pairs, in the lines that a run prints before it trains."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torchpipe.audit.preview import preview
 from torchpipe.audit.report_rows import report_rows
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.pair_transform import SIDES
-from torchpipe.datasets import count_samples
 from torchpipe.datasets.pair_sides import PairSides, side_of
 
 
@@ -18,13 +16,7 @@ def report_pairs(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts |
     Arguments and errors are those of :func:`~torchpipe.audit.report_rows`.
     """
     print(f"{name}: {len(dataset):,} pairs, the two sides of each counted below", flush=True)
-    sides: Any = PairSides(dataset)
-    counts = getattr(dataset, "counts", None)  # a store has counted its samples, two of a pair
-    if counts is None and check_rows:
-        counts = replace(count_samples(sides), filtered_rows=getattr(dataset, "num_filtered", 0))
-    if counts is not None:
-        sides.counts = counts
-    return report_rows(name, sides, check_rows=check_rows)
+    return report_rows(name, PairSides(dataset), check_rows=check_rows)
 
 
 def preview_pair(pair: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *, max_tokens: int = 200) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.pair_transform import SIDES
 from torchpipe.errors import DataError
 
@@ -22,14 +23,24 @@ class PairSides(Dataset[dict[str, Any]]):
 
     Each sample has ``tokens`` and ``labels``, int64 [n], shifted as those of every data set of samples are.
 
+    Attributes:
+        counts: those of the pairs' store, which counts both sides; absent where they are not stored.
+        num_filtered, num_left_out: as of the pairs, for :func:`~torchpipe.datasets.count_samples`.
+
     >>> pair = {"chosen_input_ids": [1, 2, 3], "chosen_labels": [-100, 2, 3],
     ...         "rejected_input_ids": [1, 4], "rejected_labels": [-100, 4]}
     >>> {key: values.tolist() for key, values in PairSides([pair])[0].items()}
     {'tokens': [1, 2, 3], 'labels': [2, 3, -100]}
     """
 
+    counts: SampleCounts
+
     def __init__(self, pairs: Any) -> None:
         self._pairs = pairs
+        if isinstance(counts := getattr(pairs, "counts", None), SampleCounts):
+            self.counts = counts
+        self.num_filtered: int = getattr(pairs, "num_filtered", 0)
+        self.num_left_out: Mapping[str, int] = getattr(pairs, "num_left_out", {})
 
     def __len__(self) -> int:
         return len(SIDES) * len(self._pairs)
