@@ -14,6 +14,7 @@ from torchpipe.datasets import (
     KTODataset,
     PackedDataset,
     PromptDataset,
+    count_samples,
     instantiate_dataset,
     kto_dataset,
     prompt_dataset,
@@ -139,3 +140,11 @@ def test_published_prompts(file: str, options: dict[str, Any], num_rows: int, sh
     batch = padded_collate_prompts(items, padding_idx=TOKENIZER.pad_id)
     assert batch["tokens"].shape == (num_rows, max(len(item["tokens"]) for item in items))
     assert len(batch["columns"]) == num_rows
+
+
+def test_labelled_answers_and_prompts_are_counted() -> None:
+    counts = count_samples(kto_dataset(TOKENIZER, source=ROWS, column_map=COLUMNS))
+    assert (counts.rows, counts.untrained_rows) == (4, 0)
+    prompts = count_samples(prompt_dataset(TOKENIZER, source=ROWS))
+    assert (prompts.rows, prompts.trained_tokens) == (4, 0)
+    assert prompts.longest < counts.longest

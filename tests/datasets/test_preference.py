@@ -15,9 +15,11 @@ from torchpipe.data import (
     padded_collate_dpo,
 )
 from torchpipe.datasets import (
+    ConcatDataset,
     PackedDataset,
     PreferenceDataset,
     StoredPreferenceDataset,
+    count_samples,
     hh_rlhf_helpful_dataset,
     instantiate_dataset,
     preference_dataset,
@@ -209,3 +211,22 @@ def test_a_packed_data_set_of_pairs_is_that_of_the_builder() -> None:
     wrapped = PackedDataset(pairs, max_seq_len=128, padding_idx=TOKENIZER.pad_id, num_proc=1)
     built: Any = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED, packed=True, pack_len=128, num_proc=1)
     assert wrapped.fingerprint == built.fingerprint
+
+
+def test_joined_data_sets_give_the_pairs_of_each() -> None:
+    one = preference_dataset(TOKENIZER, source=ROWS[:2], column_map=PROMPTED)
+    two = preference_dataset(TOKENIZER, source=ROWS[2:], column_map=PROMPTED)
+    both = ConcatDataset([one, two])
+    whole: Any = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED)
+    assert list(both) == list(whole)
+    with pytest.raises(DataError, match="It needs `tokens`"):
+        PackedDataset(both, max_seq_len=128, num_proc=1)
+
+
+def test_counts_of_pairs_are_those_of_both_sides() -> None:
+    alive = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED)
+    stored = preference_dataset(TOKENIZER, source=ROWS, column_map=PROMPTED, cache=True, num_proc=1)
+    one, two = count_samples(alive), count_samples(stored)
+    assert (one.rows, one.tokens, one.trained_tokens) == (two.rows, two.tokens, two.trained_tokens)
+    assert one.rows == 12
+    assert one.largest_token_id == two.largest_token_id

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from torchpipe.data.label_lists import as_list
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, OverflowPolicy
 from torchpipe.data.protocols import Transform
@@ -55,7 +56,7 @@ class KTOTransform:
         if "encoder_input" in made or "loss_weights" in made:
             raise DataError("A KTO data set is of text alone, and of messages whose weights are 0 or 1.")
         labels = unshifted_labels(made["tokens"], made["mask"]).tolist()
-        return {"input_ids": list(map(int, made["tokens"])), "labels": labels, "desirable": row["desirable"]}
+        return {"input_ids": as_list(made["tokens"]), "labels": labels, "desirable": row["desirable"]}
 
     def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
         """The one sample of a row, as :meth:`__call__` gives it."""

@@ -1,7 +1,7 @@
 """Labels as lists, for samples whose tokens and mask are lists."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,15 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.sequences import next_token_labels
 
 _IDS = "I"  # unsigned, 32 bits
+
+
+def as_list(values: Sequence[int] | np.ndarray) -> list[int]:
+    """The numbers as a list of Python's own.
+
+    >>> as_list(np.array([5, 6], dtype=np.uint32))
+    [5, 6]
+    """
+    return values.tolist() if isinstance(values, np.ndarray) else list(map(int, values))
 
 
 def label_list(tokens: list[int], mask: list[bool]) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from torchpipe._suggest import listed
+from torchpipe.data.label_lists import as_list
 from torchpipe.data.messages import Message
 from torchpipe.data.messages_tokenizer import as_model_transform
 from torchpipe.data.overflow import Fitted, without_limit
@@ -66,7 +67,7 @@ class PairTransform:
             raise DataError(_LEFT_OUT[fitted.left_out], reason=fitted.left_out)
         pair: dict[str, list[int]] = {}
         for side, one in zip(SIDES, fitted.samples, strict=True):
-            pair[f"{side}_input_ids"] = list(map(int, one["tokens"]))
+            pair[f"{side}_input_ids"] = as_list(one["tokens"])
             pair[f"{side}_labels"] = unshifted_labels(one["tokens"], one["mask"]).tolist()
         return pair
 
@@ -153,4 +154,8 @@ def _text_alone(sample: dict[str, Any]) -> dict[str, Any]:
 
 def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two samples train the same tokens; those that train nothing are another matter."""
-    return np.array_equal(one["tokens"], other["tokens"]) and not all(one["mask"][1:])
+    return (
+        len(one["tokens"]) == len(other["tokens"])
+        and np.array_equal(one["tokens"], other["tokens"])
+        and not all(one["mask"][1:])
+    )

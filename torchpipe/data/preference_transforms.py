@@ -104,13 +104,12 @@ class PromptedPairToMessages:
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"chosen": [...], "rejected": [...]}``, and the row's ``tools``, where it has any."""
-        sides = {side: self._messages(sample, side) for side in ("chosen", "rejected")}
-        return {**sides, **tools_of(sample, self.column_map)}
+        columns = self.column_map
+        prompt = with_system_of(sample, columns, messages_in(sample, columns["prompt"], "prompt", speaker="user"))
+        sides = {side: self._messages(sample, prompt, side) for side in ("chosen", "rejected")}
+        return {**sides, **tools_of(sample, columns)}
 
-    def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
-        prompt = with_system_of(
-            row, self.column_map, messages_in(row, self.column_map["prompt"], "prompt", speaker="user")
-        )
+    def _messages(self, row: Mapping[str, Any], prompt: list[Message], side: str) -> list[Message]:
         answer = messages_in(row, self.column_map[side], side, speaker="assistant")
         messages = answer if answer[: len(prompt)] == prompt else [*prompt, *answer]
         return finished(messages, self.new_system_prompt, self.masking_strategy)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from torchpipe.data.messages import Message
@@ -17,12 +18,14 @@ class Conversations:
         prompt: the messages that both begin with, none of them trained.
         chosen, rejected: what follows in each.
         rest: what else belongs to the row, such as its tools.
+        are_equal: whether both are the same all the way.
     """
 
     prompt: Sequence[Message]
     chosen: Sequence[Message]
     rejected: Sequence[Message]
     rest: Mapping[str, Any]
+    are_equal: bool
 
     @classmethod
     def of(cls, chosen: Sequence[Message], rejected: Sequence[Message], rest: Mapping[str, Any]) -> "Conversations":
@@ -34,13 +37,15 @@ class Conversations:
         (1, True, '2')
         """
         shared = _num_shared(chosen, rejected)
-        if shared == len(chosen) == len(rejected):
+        are_equal = shared == len(chosen) == len(rejected)
+        if are_equal:
             shared = max((place for place, message in enumerate(chosen) if message.role == "assistant"), default=0)
         return cls(
             prompt=[untrained(message) for message in chosen[:shared]],
             chosen=chosen[shared:],
             rejected=rejected[shared:],
             rest=rest,
+            are_equal=are_equal,
         )
 
     def rows(self, kept: Sequence[int] | None = None) -> list[dict[str, Any]]:
@@ -51,11 +56,6 @@ class Conversations:
         """
         prompt = list(self.prompt) if kept is None else [self.prompt[place] for place in kept]
         return [{**self.rest, "messages": [*prompt, *side]} for side in (self.chosen, self.rejected)]
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether both go on with the same messages."""
-        return len(self.chosen) == len(self.rejected) == _num_shared(self.chosen, self.rejected)
 
     def check_prompts(self) -> None:
         """Nothing, where both go on with an answer.
@@ -82,7 +82,9 @@ class Conversations:
 
 
 def untrained(message: Message) -> Message:
-    """A copy of a message that is not trained, whatever its strategy or its own data says."""
+    """The message as one that is not trained, whatever its strategy or its own data says; a copy, unless it is one."""
+    if message.masked and message.weight is None:
+        return message
     hidden = copy(message)
     hidden.masked, hidden.train, hidden.weight = True, False, None
     return hidden
@@ -92,7 +94,17 @@ def _num_shared(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:
     """How many messages both begin with. Whether they are trained is no difference."""
     number = 0
     for one, other in zip(chosen, rejected, strict=False):
-        if untrained(one) != untrained(other):
+        if one is not other and not (_SAID(one) == _SAID(other) and _same_content(one, other)):
             break
         number += 1
     return number
+
+
+_SAID = attrgetter("role", "eot", "ipython", "tool_calls", "reasoning", "name", "tool_call_id")
+"""All that a message says, but for its content."""
+
+
+def _same_content(one: Message, other: Message) -> bool:
+    if one.contains_media or other.contains_media:  # arrays, which a list can't compare
+        return Message("user", one.content) == Message("user", other.content)
+    return one.content == other.content

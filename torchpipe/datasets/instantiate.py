@@ -10,6 +10,7 @@ from torchpipe._progress import track
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
+from torchpipe.datasets.item_samples import samples_in
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_dataset import left_out_before
 from torchpipe.errors import ConfigError
@@ -75,7 +76,7 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
     A packed data set has counted while it packed.
 
     Args:
-        each: is given every sample that is read.
+        each: is given every item that is read.
     """
     counts = getattr(dataset, "counts", None)
     if isinstance(counts, SampleCounts):
@@ -87,8 +88,9 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
         other_part_rows=left_out.get("other_part", 0),
     )
     for index in track(range(len(dataset)), "Checking rows"):
-        sample = dataset[index]
-        counts.add(sample)
+        item = dataset[index]
+        for sample in samples_in(item):
+            counts.add(sample)
         if each is not None:
-            each(sample)
+            each(item)
     return counts

@@ -74,6 +74,6 @@ def kto_dataset(
         what="KTO data set",
         maker=KTOTransform(message_transform, tokenizer, overflow=policy),
         filter_fn=filter_fn,
-        **options.row_fields(source, {"split": split, **rest} if isinstance(source, str) else rest),
+        **options.row_fields(source, {"split": split, **rest}),
     )
     return options.built(recipe, tokenizer, unstored=KTODataset.of_recipe)

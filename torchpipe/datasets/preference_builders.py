@@ -105,7 +105,7 @@ def preference_dataset(
         model_transform=tokenizer,
         filter_fn=filter_fn,
         policy=policy,
-        **options.row_fields(source, {"split": split, **rest} if isinstance(source, str) else rest),
+        **options.row_fields(source, {"split": split, **rest}),
     )
     return options.built(recipe, tokenizer, unstored=PreferenceDataset.of_recipe, stored=StoredPreferenceDataset)
 

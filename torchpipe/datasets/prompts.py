@@ -76,6 +76,6 @@ def prompt_dataset(
             keep_columns=keep_columns,
         ),
         filter_fn=filter_fn,
-        **options.row_fields(source, {"split": split, **rest} if isinstance(source, str) else rest),
+        **options.row_fields(source, {"split": split, **rest}),
     )
     return options.built(recipe, tokenizer, unstored=PromptDataset.of_recipe)
