@@ -22,7 +22,7 @@ from torch.utils.data import Subset
 from torchpipe import config, rlhf, training
 from torchpipe.audit import preview_pair, prompt_of, report_pairs
 from torchpipe.config import Setting
-from torchpipe.datasets import GrowingPackedDataset, PackedDataset, PairSides, describe_rows, instantiate_dataset
+from torchpipe.datasets import GrowingPackedDataset, PackedDataset, describe_rows, instantiate_dataset, side_of
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader
 from torchpipe.models.generate import generate
@@ -157,9 +157,9 @@ def main(cfg: DictConfig) -> None:
         tokenizer=tokenizer,
     )
     print(training.describe_parameters(model), flush=True)
-    training.check_model(model, counts, PairSides(dataset)[0])
+    training.check_model(model, counts, side_of(dataset[0], "chosen"))
     if held_out is not None:
-        training.check_model(model, held_out_counts or None, PairSides(held_out)[0])
+        training.check_model(model, held_out_counts or None, side_of(held_out[0], "chosen"))
     loss_fn = config.instantiate(settings.loss)
     if settings.enable_activation_checkpointing:
         training.set_activation_checkpointing(model, {TransformerSelfAttentionLayer})
@@ -328,7 +328,7 @@ def main(cfg: DictConfig) -> None:
         print(f"{name} pairs: {compared}; reward accuracy {after['reward_accuracy']:.1%}")
     if exported := exports.at_end(step, epoch=loader.ended_epoch):
         print(f"exported: {exported}", flush=True)
-    prompt = prompt_of(PairSides(dataset)[0])
+    prompt = prompt_of(side_of(dataset[0], "chosen"))
     if prompt and settings.max_generated_tokens:
         ends = getattr(tokenizer, "stop_tokens", ())
         reply = generate(model, prompt, max_new_tokens=settings.max_generated_tokens, stop_token_ids=ends)

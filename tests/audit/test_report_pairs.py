@@ -27,7 +27,7 @@ def test_pairs_and_their_sides_are_counted(capsys: pytest.CaptureFixture[str]) -
 
 def test_unchecked_pairs_are_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_pairs("training pairs", PAIRS, check_rows=False) is None
-    assert "training pairs: 2 rows, not checked" in capsys.readouterr().out
+    assert "training pairs: 1 rows, not checked" in capsys.readouterr().out
 
 
 def test_pairs_without_a_trained_token_are_refused() -> None:

@@ -7,7 +7,7 @@ from torchpipe.audit.preview import preview
 from torchpipe.audit.report_rows import report_rows
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.pair_transform import SIDES
-from torchpipe.datasets.pair_sides import PairSides, side_of
+from torchpipe.datasets import side_of
 
 
 def report_pairs(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | None:
@@ -16,7 +16,7 @@ def report_pairs(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts |
     Arguments and errors are those of :func:`~torchpipe.audit.report_rows`.
     """
     print(f"{name}: {len(dataset):,} pairs, the two sides of each counted below", flush=True)
-    return report_rows(name, PairSides(dataset), check_rows=check_rows)
+    return report_rows(name, dataset, check_rows=check_rows)
 
 
 def preview_pair(pair: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *, max_tokens: int = 200) -> str:

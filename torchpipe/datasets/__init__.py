@@ -8,7 +8,7 @@ from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
 from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.packed import PackedDataset
-from torchpipe.datasets.pair_sides import PairSides
+from torchpipe.datasets.pair_side import side_of
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
     hh_rlhf_helpful_dataset,
@@ -27,7 +27,6 @@ __all__ = [
     "KTODataset",
     "MaskedMessages",
     "PackedDataset",
-    "PairSides",
     "PreferenceDataset",
     "PromptDataset",
     "SFTDataset",
@@ -50,6 +49,7 @@ __all__ = [
     "rows_of",
     "samsum_dataset",
     "sft_dataset",
+    "side_of",
     "slimorca_dataset",
     "stack_exchange_paired_dataset",
 ]
