@@ -30,8 +30,12 @@ _VISION = (
     "of your own"
 )
 _REWARDS = (
-    "Training on preferences and rewards is not here. torchpipe.data.padded_collate_dpo makes its batches for a "
-    "trainer of your own"
+    "It trains on rewards of answers that the model samples (PPO), which no recipe here does. Recipe dpo trains on "
+    "pairs of answers, with torchpipe.rlhf.loss.DPOLoss"
+)
+_OTHER_PAIR_LOSS = (
+    "It trains on pairs with a hinge. torchpipe.rlhf.loss.DPOLoss is here, and recipe dpo takes any loss that is "
+    "called like it"
 )
 _QUANTIZATION = "Quantization is not here. Train without it, and quantize the folder that the run exports"
 
@@ -46,7 +50,22 @@ def _sizes(family: str, *sizes: str, says: str, others: tuple[str, ...] = ()) ->
 _QWEN2_5 = ("7b", "14b", "1_5b", "32b", "72b")
 
 NOT_YET: dict[str, dict[str, str]] = {
-    "torchpipe": {"rlhf": _REWARDS},
+    "torchpipe.rlhf": dict.fromkeys(
+        (
+            "PPOStats",
+            "Trajectory",
+            "estimate_advantages",
+            "get_reward_penalty_mask",
+            "get_rewards_ppo",
+            "masked_mean",
+            "masked_var",
+            "truncate_sequence_at_first_stop_token",
+            "truncate_sequence_for_logprobs",
+            "whiten",
+        ),
+        _REWARDS,
+    ),
+    "torchpipe.rlhf.loss": {"PPOLoss": _REWARDS, "RSOLoss": _OTHER_PAIR_LOSS},
     "torchpipe.models": {
         **dict.fromkeys(("gemma2", "code_llama2"), _DECODERS),
         "flux": "Models that make images are not here",

@@ -27,6 +27,11 @@ def sample_file() -> Path:
     return _PACKAGE / "assets" / "sample_chats.json"
 
 
+def pairs_file() -> Path:
+    """The embedded pairs of preferred and rejected answers, ``sample_pairs.json``."""
+    return _PACKAGE / "assets" / "sample_pairs.json"
+
+
 def _folder(name: str) -> Path:
     clone = _PACKAGE.parent
     if not (_PACKAGE / "_shipped").is_dir() and (clone / "pyproject.toml").is_file():

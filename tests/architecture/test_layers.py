@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "tokenizers": {"data"},
     "vision": {"data"},
     "modules": {"data"},
+    "rlhf": {"modules"},
     "store": {"data", "config", "sources"},
     "loading": {"data", "store"},
     "datasets": {"data", "config", "sources", "store"},

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from torchpipe._shipped_files import configs_folder, configs_in, find_config, recipes_folder, sample_file
+from torchpipe._shipped_files import (
+    configs_folder,
+    configs_in,
+    find_config,
+    pairs_file,
+    recipes_folder,
+    sample_file,
+)
 from torchpipe.cli import ls
 from torchpipe.cli.cp import copy, copyable, destination, find
 from torchpipe.cli.main import COMMANDS, main
@@ -221,6 +228,8 @@ def test_cp_gives_the_sample(
     assert main(["cp", "sample_chats.json", "data/"]) == 1
     assert "Error: data/sample_chats.json exists already" in capsys.readouterr().err
     assert main(["cp", "sample_chats.json", "data/", "--no-clobber"]) == 0
+    assert main(["cp", "sample_pairs.json", "data/"]) == 0
+    assert Path("data/sample_pairs.json").read_bytes() == pairs_file().read_bytes()
     assert main(["cp", "sample_chat.json"]) == 2
     assert "Did you mean 'sample_chats.json'?" in capsys.readouterr().err
 

@@ -1,5 +1,6 @@
 """``torchpipe migrate``: the same file with other names, and every difference said."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,16 @@ def test_a_config_that_fits_is_written_and_said_to_train(old: Path, capsys: pyte
     assert written["model"]["_component_"] == "torchpipe.models.llama3_2.lora_llama3_2_1b"
 
 
+def test_a_config_of_pairs_is_held_against_recipe_dpo(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = re.sub(r"torchtune\.modules\.loss\.\w+", "torchtune.rlhf.loss.DPOLoss", OLD)
+    old.write_text(text.replace("alpaca_cleaned", "stack_exchange_paired").replace("collate_sft", "collate_dpo"))
+    assert main(["migrate", "old.yaml"]) == 0
+    told = capsys.readouterr().out
+    assert told.endswith("It trains: torchpipe run dpo --config old.torchpipe.yaml\n")
+
+
 def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = OLD.replace("lora_llama3_2_1b", "qlora_llama3_2_1b").replace("alpaca_cleaned", "preference")
+    text = OLD.replace("lora_llama3_2_1b", "qlora_llama3_2_1b").replace("alpaca_cleaned", "multimodal.vqa")
     more = "optimizer_in_bwd: True\nresume_from_checkpoint: False\nkd_ratio: 0.5\nbatchsize: 3\nepochs: 0\nseed: null\n"
     old.write_text(text + more)
     assert main(["migrate", "old.yaml"]) == 1
@@ -76,7 +85,7 @@ def test_what_does_not_fit_is_named_and_the_file_is_written(old: Path, capsys: p
         "epochs is 0. Give a whole number, 1 or more.",
         "batchsize is not a key of recipe sft. Did you mean 'batch_size'?",
         "torchpipe has no torchpipe.models.llama3_2.qlora_llama3_2_1b yet. It keeps the base weights in 4 bits",
-        "torchpipe has no torchpipe.datasets.preference_dataset yet. It reads pairs",
+        "torchpipe has no torchpipe.datasets.multimodal.vqa_dataset yet. It reads rows with images",
     ):
         assert sentence in told
     assert (old.parent / "old.torchpipe.yaml").is_file()

@@ -321,7 +321,7 @@ def test_a_refusal_is_one_plain_sentence_on_the_command_line(
 
 
 def test_every_shipped_config_builds_its_parts(repository: Path, sft: ModuleType) -> None:
-    configs = sorted((repository / "configs").rglob("*.yaml"))
+    configs = sorted((repository / "configs").rglob("sft.yaml"))
     assert configs
     for file in configs:
         loaded = OmegaConf.load(file)

@@ -29,6 +29,13 @@ def test_each_step_is_a_json_line_and_some_are_printed(tmp_path: Path, capsys: p
     assert "held-out loss 0.500" in out
 
 
+def test_other_numbers_over_held_out_rows_are_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainingLog(tmp_path / "log.jsonl", num_steps=1, done_steps=0, every=1) as log:
+        log.validation(1, loss=0.5, more={"reward_margin": 1.25})
+    assert lines(tmp_path / "log.jsonl") == [{"step": 1, "held_out_loss": 0.5, "held_out_reward_margin": 1.25}]
+    assert "held-out loss 0.500  reward margin 1.250" in capsys.readouterr().out
+
+
 def test_the_number_of_steps_may_become_known_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with TrainingLog(tmp_path / "log.jsonl", num_steps=None, done_steps=0, every=2) as log:
         for step in range(1, 4):

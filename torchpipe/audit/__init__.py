@@ -4,6 +4,7 @@ from torchpipe.audit.explain import explain, explain_config
 from torchpipe.audit.explanation import CallView, DocumentView, Explanation, MessageView, RowView, TokenView
 from torchpipe.audit.inference import InferenceReport, RowContexts, TurnContext, compare_inference, turn_contexts
 from torchpipe.audit.preview import preview, prompt_of
+from torchpipe.audit.report_pairs import preview_pair, report_pairs
 from torchpipe.audit.report_rows import report_rows
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "explain",
     "explain_config",
     "preview",
+    "preview_pair",
     "prompt_of",
+    "report_pairs",
     "report_rows",
     "turn_contexts",
 ]

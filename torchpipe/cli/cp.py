@@ -1,4 +1,4 @@
-"""``torchpipe cp``: a recipe, a config or the sample chats as a file of your own."""
+"""``torchpipe cp``: a recipe, a config or a sample as a file of your own."""
 
 import argparse
 import shutil
@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchpipe._shipped_files import configs_folder, configs_in, recipes_folder, recipes_in, sample_file
+from torchpipe._shipped_files import configs_folder, configs_in, pairs_file, recipes_folder, recipes_in, sample_file
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, SourceError
 
 
-def copyable(recipes: Path, configs: Path, sample: Path) -> dict[str, Path]:
-    """What can be copied, by name: recipes (``sft``), configs (``tiny/sft``) and the sample (its file name)."""
-    return {**recipes_in(recipes), **configs_in(configs), sample.name: sample}
+def copyable(recipes: Path, configs: Path, *samples: Path) -> dict[str, Path]:
+    """What can be copied, by name: recipes (``sft``), configs (``tiny/sft``) and samples (their file names)."""
+    return {**recipes_in(recipes), **configs_in(configs), **{sample.name: sample for sample in samples}}
 
 
 def find(name: str, files: Mapping[str, Path]) -> Path:
@@ -79,10 +79,10 @@ def main(argv: Sequence[str]) -> int:
     """Copy one file and print where it is."""
     parser = argparse.ArgumentParser(
         prog="torchpipe cp",
-        description="Copy a recipe, a config or the sample chats. Folders on the way are made.",
-        epilog="torchpipe ls lists the names; the sample is called sample_chats.json.",
+        description="Copy a recipe, a config or a sample. Folders on the way are made.",
+        epilog="torchpipe ls lists the names; the samples are sample_chats.json and sample_pairs.json.",
     )
-    parser.add_argument("name", metavar="NAME", help="a recipe, a config, or sample_chats.json")
+    parser.add_argument("name", metavar="NAME", help="a recipe, a config, or a sample such as sample_chats.json")
     parser.add_argument(
         "destination", metavar="DEST", nargs="?", help="a file or folder; the working folder by default"
     )
@@ -91,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     clash.add_argument("--no-clobber", action="store_true", help="leave a file that exists, without an error")
     options = parser.parse_args(argv)
     try:
-        source = find(options.name, copyable(recipes_folder(), configs_folder(), sample_file()))
+        source = find(options.name, copyable(recipes_folder(), configs_folder(), sample_file(), pairs_file()))
     except ConfigError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -17,9 +17,6 @@ from torchpipe.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from torchpipe.config import Setting
-
-RECIPE = "sft"
-"""The recipe whose keys a config is held against."""
 
 _DOTTED = re.compile(r"torchtune(?:\.[A-Za-z_]\w*)+")
 
@@ -33,12 +30,14 @@ class Migration:
         renamed: line and new name of each value that was changed.
         notes: keys that are read under another name or left out, a sentence each.
         problems: what has to be changed before it trains, a sentence each.
+        recipe: the one whose keys it was held against.
     """
 
     text: str
     renamed: tuple[tuple[int, str], ...]
     notes: tuple[str, ...]
     problems: tuple[str, ...]
+    recipe: str
 
     def describe(self, file: str) -> str:
         """The differences as text.
@@ -54,7 +53,7 @@ class Migration:
         if self.problems:
             lines += ["", "To be changed before it trains:", *(f"  {problem}" for problem in self.problems)]
         else:
-            lines += ["", f"Every key and name is known. It trains: torchpipe run {RECIPE} --config {file}"]
+            lines += ["", f"Every key and name is known. It trains: torchpipe run {self.recipe} --config {file}"]
         return "\n".join(lines)
 
 
@@ -83,7 +82,7 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
     """The config of a YAML file with torchpipe's names, and how it fits the recipe. Its components are not built.
 
     Args:
-        known: the keys that the recipe reads; None: those of :data:`RECIPE`.
+        known: the keys that the recipe reads; None: those of the recipe that :func:`recipe_of` finds.
 
     Raises:
         ConfigError: the file is no config.
@@ -95,16 +94,17 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
     from torchpipe.config.torchtune_keys import sort_torchtune_keys
 
     load_config(file)  # says what is wrong with it, if anything is
-    known = recipe_keys() if known is None else known
     text, renamed = renamed_text(Path(file).read_bytes().decode("utf-8-sig"))
     cfg = OmegaConf.create(text)
     assert isinstance(cfg, DictConfig)
+    recipe = recipe_of(cfg)
+    known = recipe_keys(recipe) if known is None else known
     found = sort_torchtune_keys(cfg, known)
     problems = list(found.refused)
     for key in map(str, found.cfg):
         value = None if OmegaConf.is_missing(found.cfg, key) else found.cfg[key]
         if key not in known:
-            problems.append(f"{key} is not a key of recipe {RECIPE}.{did_you_mean(key, known)}")
+            problems.append(f"{key} is not a key of recipe {recipe}.{did_you_mean(key, known)}")
         elif value is not None and (fault := known[key].fault_of(value)):
             problems.append(f"{key} is {value!r}. {fault}")
     for key, setting in known.items():
@@ -119,12 +119,24 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
         renamed=tuple(renamed),
         notes=(*found.aliases, *found.notes),
         problems=tuple(problems),
+        recipe=recipe,
     )
 
 
-def recipe_keys() -> "Mapping[str, Setting]":
-    """The keys that the shipped recipe reads, and what each may hold."""
-    return runpy.run_path(str(recipes_in(recipes_folder())[RECIPE]), run_name=RECIPE)["KEYS"]
+def recipe_of(cfg: Mapping[str, Any]) -> str:
+    """The shipped recipe that a config is for, by its loss: ``dpo`` where that is over pairs, else ``sft``.
+
+    >>> recipe_of({"loss": {"_component_": "torchpipe.rlhf.loss.DPOLoss"}})
+    'dpo'
+    """
+    loss = cfg.get("loss")
+    component = loss.get("_component_") if isinstance(loss, Mapping) else loss
+    return "dpo" if ".rlhf.loss." in str(component) else "sft"
+
+
+def recipe_keys(recipe: str) -> "Mapping[str, Setting]":
+    """The keys that a shipped recipe reads, and what each may hold."""
+    return runpy.run_path(str(recipes_in(recipes_folder())[recipe]), run_name=recipe)["KEYS"]
 
 
 def write(text: str, target: str, *, force: bool) -> None:

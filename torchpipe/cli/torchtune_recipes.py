@@ -1,20 +1,23 @@
 """torchtune's recipes by name: which recipe here does the same, and what to do where none does."""
 
-SAME_AS: dict[str, str] = dict.fromkeys(
-    (
-        "full_finetune_single_device",
-        "full_finetune_distributed",
-        "lora_finetune_single_device",
-        "lora_finetune_distributed",
-        "dev/lora_finetune_distributed_multi_dataset",
+SAME_AS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "full_finetune_single_device",
+            "full_finetune_distributed",
+            "lora_finetune_single_device",
+            "lora_finetune_distributed",
+            "dev/lora_finetune_distributed_multi_dataset",
+        ),
+        "sft",
     ),
-    "sft",
-)
+    **dict.fromkeys(("full_dpo_distributed", "lora_dpo_single_device", "lora_dpo_distributed"), "dpo"),
+}
 """torchtune's recipe to ours."""
 
 _REWARDS = (
-    "Training on preferences and rewards is not here. torchpipe.data.ChosenRejectedToMessages and "
-    "torchpipe.data.padded_collate_dpo make its batches for a trainer of your own"
+    "Training on rewards of answers that the model samples (PPO) is not here. Recipe dpo trains on pairs of answers, "
+    "one of them preferred"
 )
 _QUANTIZATION = (
     "Training with quantization, and quantizing a model, are not here. Train with sft, and quantize the folder that it "
@@ -27,10 +30,7 @@ _GENERATE = (
 )
 
 LEFT_OUT: dict[str, str] = {
-    **dict.fromkeys(
-        ("lora_dpo_single_device", "lora_dpo_distributed", "full_dpo_distributed", "ppo_full_finetune_single_device"),
-        _REWARDS,
-    ),
+    "ppo_full_finetune_single_device": _REWARDS,
     **dict.fromkeys(("qat_distributed", "qat_lora_finetune_distributed", "quantize"), _QUANTIZATION),
     **dict.fromkeys(("knowledge_distillation_single_device", "knowledge_distillation_distributed"), _DISTILLATION),
     **dict.fromkeys(("generate", "dev/generate_v2", "dev/generate_v2_distributed"), _GENERATE),

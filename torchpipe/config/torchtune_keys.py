@@ -54,7 +54,9 @@ def _refused(says: str, *quiet: Any) -> TorchtuneKey:
 
 
 _WHOLE_MODEL = "Every rank holds the whole model, so nothing is cut into pieces or moved to the CPU"
-_OTHER_RECIPE = "torchpipe trains on given replies (recipe sft) and leaves the rest out"
+_OTHER_RECIPE = (
+    "torchpipe trains on given replies (recipe sft) and on pairs of them (recipe dpo), and leaves the rest out"
+)
 
 TORCHTUNE_KEYS: dict[str, TorchtuneKey] = {
     "resume_from_checkpoint": TorchtuneKey(
@@ -86,6 +88,7 @@ TORCHTUNE_KEYS: dict[str, TorchtuneKey] = {
     "quantizer": _refused(f"Training with quantization is not here. {_OTHER_RECIPE}."),
     "fake_quant_after_n_steps": _refused(f"Training with quantization is not here. {_OTHER_RECIPE}."),
     "datasets": _refused("Write the list under dataset: its sections are joined, in order."),
+    "ref_checkpointer": _refused("It is for training on pairs of answers: recipe dpo reads it."),
     "dataloader": _refused("Its keys stand at the top here: shuffle, collate_fn, num_workers, pin_memory."),
     **dict.fromkeys(
         ("teacher_model", "teacher_checkpointer", "kd_loss", "kd_ratio"),
@@ -95,7 +98,6 @@ TORCHTUNE_KEYS: dict[str, TorchtuneKey] = {
         (
             "policy_model",
             "reward_and_value_model",
-            "ref_checkpointer",
             "ref_policy_checkpointer",
             "value_checkpointer",
             "reward_checkpointer",
@@ -112,7 +114,7 @@ TORCHTUNE_KEYS: dict[str, TorchtuneKey] = {
             "lmbda",
             "kl_coeff",
         ),
-        _refused(f"Training on rewards and preferences (PPO, DPO) is not here. {_OTHER_RECIPE}."),
+        _refused(f"Training on rewards (PPO) is not here. {_OTHER_RECIPE}."),
     ),
     **dict.fromkeys(
         ("tasks", "limit", "max_seq_length"),

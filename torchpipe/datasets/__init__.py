@@ -10,6 +10,7 @@ from torchpipe.datasets.instantiate import count_samples, describe_packing, inst
 from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.packed import PackedDataset
+from torchpipe.datasets.pair_side import side_of
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
 from torchpipe.datasets.preference_builders import (
     hh_rlhf_helpful_dataset,
@@ -65,6 +66,7 @@ __all__ = [
     "samsum_dataset",
     "segments_dataset",
     "sft_dataset",
+    "side_of",
     "slimorca_dataset",
     "stack_exchange_paired_dataset",
     "text_completion_dataset",

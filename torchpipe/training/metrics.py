@@ -132,14 +132,22 @@ class TrainingLog:
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
             print(f"{self._place(step)}  {numbers}", flush=True)
 
-    def validation(self, step: int, *, loss: float) -> None:
-        """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate."""
+    def validation(self, step: int, *, loss: float, more: Mapping[str, float] | None = None) -> None:
+        """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate.
+
+        Args:
+            step: counted from 1.
+            loss: over the held-out rows.
+            more: other numbers over them by name; in the log their names begin with ``held_out_``.
+        """
         if self._silent:
             return
-        self._write({"step": step, "held_out_loss": loss})
+        measured = {"held_out_loss": loss, **{f"held_out_{name}": value for name, value in (more or {}).items()}}
+        self._write({"step": step, **measured})
         if self._logger is not None:
-            self._logger.log("held_out_loss", loss, step=step)
-        text = f"{self._place(step)}  held-out loss {loss:.3f}"
+            self._logger.log_dict(measured, step=step)
+        numbers = "".join(f"  {name.replace('_', ' ')} {value:.3f}" for name, value in (more or {}).items())
+        text = f"{self._place(step)}  held-out loss {loss:.3f}{numbers}"
         if self._bar.disable:
             print(text, flush=True)
         else:
