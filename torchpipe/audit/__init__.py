@@ -4,7 +4,7 @@ from torchpipe.audit.explain import explain, explain_config
 from torchpipe.audit.explanation import CallView, DocumentView, Explanation, MessageView, RowView, TokenView
 from torchpipe.audit.inference import InferenceReport, RowContexts, TurnContext, compare_inference, turn_contexts
 from torchpipe.audit.preview import preview, prompt_of
-from torchpipe.audit.report_rows import report_rows
+from torchpipe.audit.report_rows import report_held_out, report_rows
 
 __all__ = [
     "CallView",
@@ -21,6 +21,7 @@ __all__ = [
     "explain_config",
     "preview",
     "prompt_of",
+    "report_held_out",
     "report_rows",
     "turn_contexts",
 ]

@@ -5,7 +5,14 @@ from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dataset, instruct_dataset, sft_dataset
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
-from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
+from torchpipe.datasets.instantiate import (
+    count_samples,
+    describe_mix,
+    describe_packing,
+    instantiate_dataset,
+    instantiate_held_out,
+)
+from torchpipe.datasets.mix import MixDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.presets import alpaca_cleaned_dataset, grammar_dataset, samsum_dataset, slimorca_dataset
 from torchpipe.datasets.sft import SFTDataset
@@ -16,6 +23,7 @@ __all__ = [
     "ConcatDataset",
     "GrowingPackedDataset",
     "MaskedMessages",
+    "MixDataset",
     "PackedDataset",
     "SFTDataset",
     "SFTTransform",
@@ -24,10 +32,12 @@ __all__ = [
     "alpaca_dataset",
     "chat_dataset",
     "count_samples",
+    "describe_mix",
     "describe_packing",
     "describe_rows",
     "grammar_dataset",
     "instantiate_dataset",
+    "instantiate_held_out",
     "instruct_dataset",
     "rows_of",
     "samsum_dataset",

@@ -62,6 +62,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """
 
     can_be_read_ahead = True
+    dataset_arguments = ("ds",)
 
     def __init__(
         self,

@@ -128,14 +128,18 @@ def samples_to_pack(
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
-    recipe = None if isinstance(ds, TokenStore) else _recipe_of(ds)
+    joined = ds.stored_samples() if hasattr(ds, "stored_samples") and cache_dir is None else None
+    recipe = None if isinstance(ds, TokenStore) or joined is not None else _recipe_of(ds)
     store = ds if isinstance(ds, TokenStore) else None
     if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone
         find = find_store if is_look else partial(build_store, num_proc=num_proc)
         store = find(recipe, cache_dir=cache_dir)
-    if store is not None:
+    if joined is not None:
+        samples, name, counts = joined, ds.name, replace(ds.counts)
+        num_rows = num_read = joined.num_samples + _num_left_out(counts)
+    elif store is not None:
         name = str(store.path) if recipe is None else recipe.name
         samples, counts, num_rows, num_read = store, sample_counts(store), store.num_rows, store.num_rows
     else:
@@ -234,8 +238,12 @@ def _count_what_is_left(packed: PackedSamples, num_rows: int) -> None:
     """Counts anew what the kept packs hold, of which the last sample may be a part."""
     counts, plan = packed.counts, packed.plan
     used = np.unique(plan.sample)
-    num_left_out = counts.filtered_rows + counts.too_long_rows + counts.emptied_rows + counts.unproved_rows
     counts.rows = len(used)
-    counts.dropped_rows = num_rows - num_left_out - len(np.unique(packed.samples.rows[used]))
+    counts.dropped_rows = num_rows - _num_left_out(counts) - len(np.unique(packed.samples.rows[used]))
     counts.tokens = int(plan.num_tokens.sum())
     counts.trained_tokens = int(packed.trained_counts().sum())
+
+
+def _num_left_out(counts: SampleCounts) -> int:
+    """Rows of which there is no sample."""
+    return counts.filtered_rows + counts.too_long_rows + counts.emptied_rows + counts.unproved_rows

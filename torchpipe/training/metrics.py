@@ -132,14 +132,22 @@ class TrainingLog:
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
             print(f"{self._place(step)}  {numbers}", flush=True)
 
-    def validation(self, step: int, *, loss: float) -> None:
-        """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate."""
+    def validation(self, step: int, *, loss: float | Mapping[str, float]) -> None:
+        """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate.
+
+        Args:
+            loss: over all of them; or by name, see :func:`~torchpipe.training.held_out_losses`.
+        """
         if self._silent:
             return
-        self._write({"step": step, "held_out_loss": loss})
+        parts = dict(loss) if isinstance(loss, Mapping) else {"held-out": loss}
+        loss = parts.pop("held-out")
+        self._write({"step": step, "held_out_loss": loss} | ({"held_out_losses": parts} if parts else {}))
         if self._logger is not None:
-            self._logger.log("held_out_loss", loss, step=step)
-        text = f"{self._place(step)}  held-out loss {loss:.3f}"
+            for name, value in {"held_out_loss": loss, **{f"{part} loss": one for part, one in parts.items()}}.items():
+                self._logger.log(name, value, step=step)
+        each = "".join(f", {name} {part:.3f}" for name, part in parts.items())
+        text = f"{self._place(step)}  held-out loss {loss:.3f}{each}"
         if self._bar.disable:
             print(text, flush=True)
         else:
