@@ -33,7 +33,8 @@ def instantiate_dataset(
     The tokenizer is the first argument where the component's first parameter is positional (builders), and
     ``model_transform=`` otherwise (``SFTDataset``). A component whose first parameter the config itself fills gets no
     tokenizer. A component that has ``dataset_arguments`` (``MixDataset``, ``ConcatDataset``, ``PackedDataset``) gets
-    the data sets that the sections under those keys build, each with the tokenizer.
+    the data sets that the sections under those keys build, each with the tokenizer; a ``PackedDataset`` so written has
+    the tokenizer's max_seq_len and padding, unless the config says otherwise.
 
     Args:
         cfg: the dataset section, or a list of them.
@@ -68,8 +69,14 @@ def instantiate_dataset(
         name: cfg[name] for name in getattr(component, "dataset_arguments", ()) if _holds_section(cfg.get(name))
     }
     if sections:
-        rest = {key: value for key, value in cfg.items() if key not in sections}
-        return instantiate(rest, caller_globals=caller_globals, **_of_sections(component, sections, tokenizer, built))
+        arguments = _of_sections(component, sections, built)
+        if component is PackedDataset:
+            said = {
+                "max_seq_len": getattr(tokenizer, "max_seq_len", None),
+                "padding_idx": getattr(tokenizer, "pad_id", 0),
+            }
+            arguments |= {name: value for name, value in said.items() if name not in cfg and value is not None}
+        return instantiate(cfg, caller_globals=caller_globals, **arguments)
     if not parameters or parameters[0].kind not in _POSITIONAL:
         return instantiate(cfg, caller_globals=caller_globals, model_transform=tokenizer)
     if parameters[0].name in cfg:
@@ -154,9 +161,7 @@ def _holds_section(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and any(map(_holds_section, value))
 
 
-def _of_sections(
-    component: Any, sections: Mapping[str, Any], tokenizer: Any, built: Callable[[Any], Any]
-) -> dict[str, Any]:
+def _of_sections(component: Any, sections: Mapping[str, Any], built: Callable[[Any], Any]) -> dict[str, Any]:
     """The arguments of a component whose data sets are sections."""
     if component is MixDataset:
         return MixSections.of(sections["datasets"]).arguments(built)

@@ -14,6 +14,7 @@ from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
+from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.chosen_samples import ChosenSamples
 
 
@@ -164,6 +165,16 @@ def is_packed(dataset: object) -> bool:
 def name_of(dataset: object) -> str:
     """What messages call a data set."""
     return str(getattr(dataset, "name", type(dataset).__name__))
+
+
+def fingerprint_of(dataset: Any) -> str:
+    """What tells the rows of a data set from others.
+
+    Raises:
+        NoFingerprint: it doesn't say what it holds.
+    """
+    said = getattr(dataset, "fingerprint", None)
+    return said if isinstance(said, str) else object_fingerprint(dataset)
 
 
 def lengths_of(dataset: Any) -> np.ndarray:

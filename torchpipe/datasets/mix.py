@@ -14,10 +14,9 @@ from torchpipe.data.mix_source import MixSource, tempered
 from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.node_names import node_names
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.datasets.joined import JoinedDataset, lengths_of, name_of
+from torchpipe.datasets.joined import JoinedDataset, fingerprint_of, lengths_of, name_of
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
-from torchpipe.sources.identity import object_fingerprint
 
 By = Literal["rows", "tokens", "trained_tokens"]
 """What weights are shares of. A row of a packed data set is a pack; its tokens are those without padding."""
@@ -81,8 +80,8 @@ class MixDataset(JoinedDataset):
     >>> mix.row_of(4)
     MixedRow(source='b', row=1)
     >>> print(mix.describe())
-    6 rows of 2 data sets by rows: a 66.7% (weight 66.7%, 4 of 4 rows, 1.00 epochs), b 33.3% (weight 33.3%, 2 of 2 \
-rows, 1.00 epochs)
+    6 rows of 2 data sets by rows: a 66.7% (asked for 66.7%; 4 places for its 4 rows, 1.00 epochs), b 33.3% (asked \
+for 33.3%; 2 places for its 2 rows, 1.00 epochs)
     """
 
     dataset_arguments = ("datasets",)
@@ -159,8 +158,8 @@ rows, 1.00 epochs)
         what = "packs" if self.packed else "rows"
         unit = what if self.by == "rows" else self.by.replace("_", " ")
         told = (
-            f"{share.name} {share.realised:.1%} (weight {share.target:.1%}, {share.items:,} of {share.num_items:,} "
-            f"{what}, {share.passes:.2f} epochs)"
+            f"{share.name} {share.realised:.1%} (asked for {share.target:.1%}; {share.items:,} places for its "
+            f"{share.num_items:,} {what}, {share.passes:.2f} epochs)"
             for share in self.realised()
         )
         return f"{len(self):,} {what} of {len(self.names)} data sets by {unit}: {', '.join(told)}"
@@ -187,14 +186,16 @@ rows, 1.00 epochs)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several rows, in one call to each data set that can read several at once."""
-        rows = np.array([self._row(index) for index in indices], np.int64)
-        source, item = self.schedule.source[rows], self.schedule.item[rows].tolist()
+        rows = [self._row(index) for index in indices]
+        source, item = self.schedule.source[rows].tolist(), self.schedule.item[rows].tolist()
+        if not any(hasattr(self.datasets[number], "__getitems__") for number in set(source)):
+            return [self.datasets[number][row] for number, row in zip(source, item, strict=True)]
         found: list[Any] = [None] * len(rows)
-        for number in np.unique(source).tolist():
-            places = np.flatnonzero(source == number).tolist()
+        for number in set(source):
+            places = [place for place, other in enumerate(source) if other == number]
             dataset, numbers = self.datasets[number], [item[place] for place in places]
             many = getattr(dataset, "__getitems__", None)
-            items = [dataset[one] for one in numbers] if many is None else many(numbers)
+            items = [dataset[row] for row in numbers] if many is None else many(numbers)
             for place, one in zip(places, items, strict=True):
                 found[place] = one
         return found
@@ -212,7 +213,7 @@ rows, 1.00 epochs)
         Raises:
             NoFingerprint: a data set has none.
         """
-        return fingerprint([self.schedule.fingerprint, *(object_fingerprint(dataset) for dataset in self.datasets)])
+        return fingerprint([self.schedule.fingerprint, *(fingerprint_of(dataset) for dataset in self.datasets)])
 
     def _sizes(self) -> str:
         return ", ".join(f"{share.items} of {share.name}" for share in self.schedule.shares)

@@ -15,6 +15,7 @@ from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_pla
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
@@ -129,9 +130,11 @@ def samples_to_pack(
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
     joined = ds.stored_samples() if hasattr(ds, "stored_samples") and cache_dir is None else None
-    recipe = None if isinstance(ds, TokenStore) or joined is not None else _recipe_of(ds)
-    store = ds if isinstance(ds, TokenStore) else None
-    if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
+    store = ds if isinstance(ds, TokenStore) else ds.store if isinstance(ds, StoredDataset) else None
+    recipe = ds.recipe if isinstance(ds, StoredDataset) else None
+    if store is None and joined is None:
+        recipe = _recipe_of(ds)
+    if recipe is not None and store is None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone
         find = find_store if is_look else partial(build_store, num_proc=num_proc)
