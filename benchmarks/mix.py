@@ -3,7 +3,7 @@
     python mix.py items|packs FOLDER NUM_ROWS
 
 FOLDER is that of ``store_inputs.write_inputs``, whose stores are built there first. The rows are the first of its
-chats: one stored data set has all of them, the mix has eight that have an eighth each, of equal weights. ``items``
+chats: one stored data set has all of them, the mix has eight that have an eighth each. ``items``
 reads every row in shuffled order, 8 at once, as a DataLoader does; ``packs`` every pack of 4,096 tokens, 4 at once. The
 two take turns, and the quickest of several passes counts.
 """
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     cuts = [num_rows * place // NUM_SOURCES for place in range(NUM_SOURCES + 1)]
     parts = {f"part {place}": stored(folder, cuts[place], cuts[place + 1]) for place in range(NUM_SOURCES)}
     whole = stored(folder, 0, num_rows)
-    mix = MixDataset(parts, stop="all", weights=dict.fromkeys(parts, 1))
+    mix = MixDataset(parts)  # by their sizes: each row is there once
     ways: dict[str, Callable[[], int]]
     if what == "items":
         ways = {"one": lambda: read(whole, ITEMS_AT_ONCE), "mix": lambda: read(mix, ITEMS_AT_ONCE)}

@@ -264,7 +264,7 @@ def test_sources_have_names_of_their_own_and_whole_sizes():
 
 
 def test_temperature_makes_shares_more_even():
-    assert tempered([1, 100], 1) == [0.01, 1.0]
+    assert tempered([1, 100], 1) == [1.0, 100.0]
     assert tempered([1, 100], 2) == [0.1, 1.0]
     assert tempered([1, 100], 1000)[0] > 0.99
     for wrong in (0, -1, math.nan):

@@ -72,10 +72,11 @@ class MixSource:
 
 
 def tempered(sizes: Sequence[int], temperature: float) -> list[float]:
-    """Weights in proportion to ``size ** (1 / temperature)``; the largest size has 1.
+    """Weights in proportion to ``size ** (1 / temperature)``.
 
     At temperature 1 sources are mixed by their sizes, and the higher it is, the more even they are (Devlin et al. and
-    Conneau et al. sampled languages so). Rounded to nine digits, so that every machine has the same.
+    Conneau et al. sampled languages so). At 1 they are the sizes; otherwise they are rounded to nine digits, so that
+    every machine has the same.
 
     Args:
         sizes: above 0.
@@ -87,6 +88,8 @@ def tempered(sizes: Sequence[int], temperature: float) -> list[float]:
     [0.1, 1.0]
     """
     _check_positive(temperature, "temperature", "1 mixes by size, 5 lifts small sources, 100 makes nearly all even.")
+    if temperature == 1:
+        return [float(size) for size in sizes]
     return [float(f"{(size / max(sizes)) ** (1 / temperature):.9g}") for size in sizes]
 
 
