@@ -130,7 +130,8 @@ def test_rows_that_are_asked_for_together_are_those_that_are_asked_for_one_by_on
 
 def test_tokens_are_mixed_where_they_are_known(gsm8k: Any):
     stored = {"a": gsm8k(0, 60, cache=True), "b": gsm8k(60, 200, cache=True)}
-    for by, column in (("tokens", "lengths"), ("trained_tokens", "trained_counts")):
+    columns: tuple[tuple[Any, str], ...] = (("tokens", "lengths"), ("trained_tokens", "trained_counts"))
+    for by, column in columns:
         mix = MixDataset(stored, weights={"a": 1, "b": 1}, by=by)
         a, b = mix.realised()
         assert (a.target, a.realised) == (0.5, pytest.approx(0.5, abs=0.01))
@@ -204,7 +205,9 @@ def test_joined_and_stored_data_sets_are_packed_from_their_stores_too(gsm8k: Any
     one, two = gsm8k(0, 20, cache=True), gsm8k(20, 40, cache=True)
     joined = PackedDataset(ConcatDataset([one, two]), max_seq_len=1024)
     through_rows = PackedDataset([ConcatDataset([one, two])[row] for row in range(40)], max_seq_len=1024)
-    assert all(torch.equal(a["tokens"], b["tokens"]) for a, b in zip(joined, through_rows, strict=True))
+    assert all(
+        torch.equal(a["tokens"], b["tokens"]) for a, b in zip(*map(list[Any], (joined, through_rows)), strict=True)
+    )
     alone = PackedDataset(one, max_seq_len=1024)
     assert alone.content is one.store
     assert alone.counts == one.counts
@@ -215,7 +218,7 @@ def test_loss_weights_of_some_sources_make_those_of_the_others_one(gsm8k: Any, t
     turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4", "weight": 0.5}]
     file = tmp_path / "weighted.jsonl"
     file.write_text((json.dumps({"messages": turns}) + "\n") * 4, encoding="utf-8")
-    weighted = chat_dataset(
+    weighted: Any = chat_dataset(
         TOKENIZER, source="json", data_files=str(file), conversation_column="messages", conversation_style="openai",
         cache=True, cache_dir=str(tmp_path),
     )  # fmt: skip

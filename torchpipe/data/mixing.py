@@ -184,7 +184,8 @@ def _first_guess(sources: Sequence[MixSource], num_places: int) -> Fraction:
             f"The mix is to have {num_places:,} items, and with their epochs the sources have {left:,}. Raise epochs, "
             "or ask for fewer."
         )
-    end = num_places / sum(source.passes_a_time * source.num_items for source in sources)
+    speed = sum((source.passes_a_time * source.num_items for source in sources), Fraction(0))
+    end = num_places / speed
     while places(end) < num_places:  # where a source ends early, the others have to go on
         end *= 2
     low, high = Fraction(0), end

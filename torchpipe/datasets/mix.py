@@ -145,7 +145,7 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
         A data set of which an epoch takes a part goes on there where the epoch before has ended. Nothing is read.
         """
         other = MixDataset.__new__(MixDataset)
-        other.__dict__ = {key: value for key, value in self.__getstate__().items() if key != "counts"}
+        vars(other).update(self.__getstate__())
         other._plan(epoch)
         return other
 
@@ -178,10 +178,10 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
         number = int(self.schedule.source[index])
         dataset, row = self.datasets[number], int(self.schedule.item[index])
         if not self.packed and callable(row_of := getattr(dataset, "row_of", None)):
-            row = row_of(row)
-            if isinstance(row, MixedRow):
-                return MixedRow(f"{self.names[number]}/{row.source}", row.row)
-            row = row[0]
+            found: Any = row_of(row)
+            if isinstance(found, MixedRow):
+                return MixedRow(f"{self.names[number]}/{found.source}", found.row)
+            row = found[0]
         return MixedRow(self.names[number], row)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:

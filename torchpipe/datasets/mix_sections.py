@@ -53,7 +53,7 @@ class MixSections:
         entries = [_entry(place, one) for place, one in enumerate(given)]
         sections = [section for section, _ in entries]
         said = [place for _, place in entries]
-        weights = [one.get("weight") for one in said]
+        weights: list[Any] = [one.get("weight") for one in said]
         if None in weights and any(weight is not None for weight in weights):
             raise ConfigError(
                 f"Number {weights.index(None)} of the list of data sets has no weight, and others have one. Give "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,23 @@ class Samples(SampleTokens, Protocol):
 
     def trained_in(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """How many labels of each span are not -100: int64 [spans]."""
+        ...
+
+
+@runtime_checkable
+class JoinedStores(Protocol):
+    """A data set whose rows are samples of several stores, where all of its parts are stored.
+
+    Attributes:
+        name: what errors call it.
+        counts: what became of the rows of its parts.
+    """
+
+    name: str
+    counts: SampleCounts
+
+    def stored_samples(self) -> Samples | None:
+        """Its rows as samples; None where a part has no store."""
         ...
 
 
@@ -129,7 +146,7 @@ def samples_to_pack(
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
-    joined = ds.stored_samples() if hasattr(ds, "stored_samples") and cache_dir is None else None
+    joined = ds.stored_samples() if isinstance(ds, JoinedStores) and cache_dir is None else None
     store = ds if isinstance(ds, TokenStore) else ds.store if isinstance(ds, StoredDataset) else None
     recipe = ds.recipe if isinstance(ds, StoredDataset) else None
     if store is None and joined is None:
@@ -139,7 +156,7 @@ def samples_to_pack(
         is_look = asked is not None and limit != max_packs and reads_first_alone
         find = find_store if is_look else partial(build_store, num_proc=num_proc)
         store = find(recipe, cache_dir=cache_dir)
-    if joined is not None:
+    if joined is not None and isinstance(ds, JoinedStores):
         samples, name, counts = joined, ds.name, replace(ds.counts)
         num_rows = num_read = joined.num_samples + _num_left_out(counts)
     elif store is not None:
