@@ -24,7 +24,15 @@ from machine import machine
 from peers import REPOSITORY
 from report import Result, table
 from store_build_results import store_build, store_pack, store_rows
-from store_use_results import store_balance, store_batches, store_memory, store_plan, store_start, store_waiting
+from store_use_results import (
+    store_balance,
+    store_batches,
+    store_memory,
+    store_mix,
+    store_plan,
+    store_start,
+    store_waiting,
+)
 from template_results import chat_templates
 from tokenizer_inputs import write_inputs
 from transformers_results import transformers_steps
@@ -292,7 +300,7 @@ def first_look(bench: Bench) -> list[Result]:
 MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
     *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
     *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
-    *(store_batches, store_waiting, store_balance),
+    *(store_batches, store_mix, store_waiting, store_balance),
     transformers_steps,
 )
 

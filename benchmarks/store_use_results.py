@@ -171,6 +171,33 @@ def store_batches(bench: Bench) -> list[Result]:
     return bench.compare(measures, results_of)
 
 
+def store_mix(bench: Bench) -> list[Result]:
+    """Rows and packs of a mix of 8 sources, over those of one source that has the same rows."""
+    described = (
+        ("items", "stored rows", "__getitems__ of 8 shuffled rows at a time"),
+        ("packs", "packs of 4,096", "assembled 4 at a time, out of the stores of all sources"),
+    )
+    results = []
+    for way, what, how in described:
+        num_rows = str(min(8000, bench.num_chats))
+        runs = [bench.run("torchpipe", "mix.py", way, bench.store_inputs, num_rows) for _ in range(FEW)]
+        for run in runs:
+            if run["one"]["gave"] != run["mix"]["gave"]:
+                raise RuntimeError(f"The mix gave {run['mix']} and one source {run['one']}: they are not compared.")
+        results.append(
+            Result(
+                what=f"a mix of 8 sources, {what}, ms over one source's",
+                ours=[1000 * run["mix"]["seconds"] for run in runs],
+                theirs=[1000 * run["one"]["seconds"] for run in runs],
+                higher_is_better=False,
+                goal=1.1,
+                note=f"The same chats in eight stores and in one: {how}; CPU time, the quickest of 5 passes that take "
+                "turns in each process.",
+            )
+        )
+    return results
+
+
 _READY = (
     "torchtune's packs, int64 tensors in memory, stacked without a mask, which nothing can train on; torchpipe reads a "
     "store and makes offsets. Against such a loader at most about 1.6x is to be had by anyone."

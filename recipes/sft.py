@@ -19,9 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import Subset
 
 from torchpipe import config, training
-from torchpipe.audit import preview, prompt_of, report_rows
+from torchpipe.audit import preview, prompt_of, report_held_out, report_rows
 from torchpipe.config import Setting
-from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset
+from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
@@ -35,7 +35,7 @@ KEYS = {
     "optimizer": Setting(),
     "loss": Setting(),
     "output_dir": Setting(),  # checkpoints and log.jsonl go here
-    "dataset_val": Setting(None),  # held-out rows
+    "dataset_val": Setting(None),  # held-out rows; several sections by name: a loss for each
     "data_file": Setting(None),  # for ${data_file} in the dataset sections
     "model_dir": Setting(None),  # for ${model_dir}
     "collate_fn": Setting("torchpipe.data.padded_collate_sft"),  # of unpacked samples
@@ -134,15 +134,15 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
     dataset = instantiate_dataset(settings.dataset, tokenizer)
-    held_out = instantiate_dataset(settings.dataset_val, tokenizer) if settings.dataset_val else None
+    held_out = instantiate_held_out(settings.dataset_val or None, tokenizer)
     by_shard = isinstance(dataset, GrowingPackedDataset)  # tokenised in the background, while it is trained on
-    if isinstance(held_out, GrowingPackedDataset):
+    if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
     report = partial(report_rows, check_rows=settings.check_rows)
     counts = report("first training rows" if by_shard else "training rows", first_rows)
-    held_out_counts = report("held-out rows", held_out) if held_out is not None else None
-    widest = max([found.longest for found in (counts, held_out_counts) if found], default=None)
+    held_out_counts = report_held_out(held_out, check_rows=settings.check_rows)
+    widest = max([found.longest for found in (counts, *held_out_counts.values()) if found], default=None)
     first_sample = first_rows[0]
     show = partial(tokenizer.decode, truncate_at_eos=False, skip_special_tokens=False)
     print(f"first sample, as the loss sees it:\n{preview(first_sample, show)}", flush=True)
@@ -159,8 +159,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     training.check_model(model, counts, first_sample)
     if by_shard:
         dataset.check_with(partial(training.check_model, model, sample=first_sample))
-    if held_out is not None:
-        training.check_model(model, held_out_counts, held_out[0])
+    for name, rows in held_out.items():
+        training.check_model(model, held_out_counts[name], rows[0])
     loss_fn = config.instantiate(settings.loss)
     if hasattr(loss_fn, "set_model_output"):
         loss_fn.set_model_output(model)  # the loss projects to the vocabulary itself, a part at a time
@@ -186,15 +186,15 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             **{name: settings[name] for name in WORKERS},
         )
 
-    def loss_over(rows: Any) -> float:
+    def loss_over(rows: Any) -> training.LossSum:
         steps = GlobalSteps.of(rows, global_batch_size=settings.batch_size * ranks.world_size, shuffle=False)
         batches = (batch for step in loader_of(rows, steps) for batch in step.micro_batches)
-        return training.mean_loss(model, loss_fn, batches, device, ranks.sum)
+        return training.loss_sum(model, loss_fn, batches, device, ranks.sum)
 
     def losses() -> dict[str, float]:
         num_rows = min(len(first_rows), settings.num_rows_for_training_loss)
-        found = {"training": loss_over(Subset(first_rows, range(num_rows)))} if num_rows else {}
-        return found if held_out is None else {**found, "held-out": loss_over(held_out)}
+        found = {"training": loss_over(Subset(first_rows, range(num_rows))).mean} if num_rows else {}
+        return found | training.held_out_losses(loss_over, held_out)
 
     per_step = settings.batch_size * settings.gradient_accumulation_steps * ranks.world_size
     steps = steps_of(
@@ -309,10 +309,10 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             memory = training.get_memory_stats(device) if settings.log_peak_memory_stats else {}
             log.step(step, loss=step_loss, tokens=int(tokens), trained_tokens=trained, more={**measured, **memory})
             is_best = False
-            if held_out is not None and step % (settings.run_val_every_n_steps or step + 1) == 0:
-                log.validation(step, loss=(val_loss := loss_over(held_out)))
-                is_best = settings.keep_best_checkpoint and val_loss < best
-                best = min(best, val_loss)
+            if held_out and step % (settings.run_val_every_n_steps or step + 1) == 0:
+                log.validation(step, loss=(found := training.held_out_losses(loss_over, held_out)))
+                is_best = settings.keep_best_checkpoint and found["held-out"] < best
+                best = min(best, found["held-out"])
             is_exported = exports.after(step, epoch=loader.ended_epoch)
             if is_best or is_exported or step % (settings.save_every_n_steps or step + 1) == 0:
                 checkpoint = save(is_best)

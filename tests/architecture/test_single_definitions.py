@@ -1,4 +1,4 @@
-"""Padding, shuffling and packing each live in one place; a second copy is where bugs start."""
+"""Padding, shuffling, packing and mixing each live in one place; a second copy is where bugs start."""
 
 import ast
 from functools import cache
@@ -11,6 +11,11 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "shuffling": (
         {"randperm", "RandomSampler", "shuffle", "permutation"},
         {"torchpipe/_seeds.py"},
+    ),
+    # What else draws a source by weights: Python's and numpy's draws, torch's sampler, the mixers of other libraries.
+    "mixing": (
+        {"choices", "choice", "WeightedRandomSampler", "interleave_datasets", "mix"},
+        {"torchpipe/data/mixing.py"},
     ),
     "padding": ({"pad_sequence", "left_pad_sequence"}, {"torchpipe/data/padding.py", "torchpipe/data/collate/text.py"}),
     "label shift": ({"roll"}, set()),
@@ -57,3 +62,14 @@ def test_no_file_is_longer_than_the_house_style_allows(repository: Path) -> None
     files = [file for folder in ("torchpipe", "recipes", "benchmarks") for file in (repository / folder).rglob("*.py")]
     long = {file.name: n for file in files if (n := len(file.read_text(encoding="utf-8").splitlines())) > 350}
     assert long == {}
+
+
+def test_only_one_file_makes_a_schedule_of_sources(repository: Path) -> None:
+    """Others ask ``mix_schedule`` for one: a table of places is made where it is defined, and nowhere else."""
+    makers = {
+        file.relative_to(repository).as_posix()
+        for file in sorted((repository / "torchpipe").rglob("*.py"))
+        for node in nodes_of(file)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "MixSchedule"
+    }
+    assert makers == {"torchpipe/data/mixing.py"}

@@ -108,3 +108,10 @@ def test_measures_are_chosen_by_how_their_names_begin(repository: Path, monkeypa
     assert len(chosen("")) > 10
     with pytest.raises(SystemExit, match=r"No measure begins with 'stoer'\. There are training_steps, .*store_rows"):
         chosen("stoer")
+
+
+@pytest.mark.parametrize("way", ["items", "packs"])
+def test_a_mix_gives_what_one_source_of_its_rows_gives(inputs: Inputs, way: str):
+    measured = inputs.run("mix.py", way, inputs.folder, str(NUM_ROWS))
+    assert measured["mix"]["gave"] == measured["one"]["gave"] > 10_000
+    assert measured["mix"]["seconds"] > 0

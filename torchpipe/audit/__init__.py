@@ -5,7 +5,7 @@ from torchpipe.audit.explanation import CallView, DocumentView, Explanation, Mes
 from torchpipe.audit.inference import InferenceReport, RowContexts, TurnContext, compare_inference, turn_contexts
 from torchpipe.audit.preview import preview, prompt_of
 from torchpipe.audit.report_pairs import preview_pair, report_pairs
-from torchpipe.audit.report_rows import report_rows
+from torchpipe.audit.report_rows import report_held_out, report_rows
 
 __all__ = [
     "CallView",
@@ -23,6 +23,7 @@ __all__ = [
     "preview",
     "preview_pair",
     "prompt_of",
+    "report_held_out",
     "report_pairs",
     "report_rows",
     "turn_contexts",

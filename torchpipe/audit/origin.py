@@ -9,13 +9,14 @@ from torchpipe.data.masking import MaskingStrategy
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import TokenTrace
 from torchpipe.data.whole_row import Cut, gives_trace
-from torchpipe.datasets import ConcatDataset, MaskedMessages, PackedDataset, SFTDataset, StoredDataset
+from torchpipe.datasets import MaskedMessages, PackedDataset, SFTDataset, StoredDataset
+from torchpipe.datasets.joined import JoinedDataset
 from torchpipe.errors import located
 
 
 def locate(dataset: Any, index: int) -> tuple[Any, int]:
     """The data set that a row of joined data sets belongs to, and its number there."""
-    while isinstance(dataset, ConcatDataset):
+    while isinstance(dataset, JoinedDataset):
         dataset, index = dataset.locate(index)
     return dataset, index
 

@@ -10,7 +10,14 @@ import numpy as np
 from torchpipe.data.ledger import REASONS, SampleCounts
 from torchpipe.data.overflow import OverflowPolicy, without_limit
 from torchpipe.data.packing import CostModel, PackPlan
-from torchpipe.datasets import ConcatDataset, GrowingPackedDataset, PackedDataset, StoredDataset, count_samples
+from torchpipe.datasets import (
+    ConcatDataset,
+    GrowingPackedDataset,
+    MixDataset,
+    PackedDataset,
+    StoredDataset,
+    count_samples,
+)
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import checked_ledger
@@ -87,6 +94,10 @@ class Part:
         """
         if self.holds_images:
             raise ConfigError(f"Packs are not compared: rows of {self.name} hold images, and packs hold text alone.")
+        if self.plan is not None and isinstance(self.dataset, MixDataset):
+            raise ConfigError(
+                f"Packs are not compared: {self.name} mixes packs that each data set has made alone. Pack the mix."
+            )
         if self.is_whole:
             content = getattr(self.dataset, "content", getattr(self.dataset, "store", None))
             rows = np.arange(len(self.lengths)) if content is None else content.rows
@@ -111,7 +122,7 @@ class Part:
 
 
 def parts_of(dataset: Any, section: Any) -> list[Part]:
-    """The data sets that a section gave, in order; of each, every row is read or known from its store.
+    """The data sets that a section gave, in order; of each, every row is read or known from its store. A mix is one.
 
     Args:
         dataset: what :func:`~torchpipe.datasets.instantiate_dataset` made of ``section``.
@@ -150,6 +161,9 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         plan = dataset.plan if isinstance(dataset, PackedDataset) else None
         ledger = checked_ledger(samples) if isinstance(samples, TokenStore) else dict(samples.ledger)
         rows_before = counts.filtered_rows - ledger.get("filtered", 0)  # that a filter left out before packing
+    elif isinstance(dataset, MixDataset) and hasattr(dataset, "counts"):
+        counts, lengths, plan = dataset.counts, dataset.lengths, _plan_of_mixed_packs(dataset)
+        ledger, rows_before = {"read": len(dataset), "stored": len(dataset)}, 0
     else:
         read: list[int] = []
 
@@ -176,6 +190,33 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         recipe=_recipe_of(dataset),
         holds_images=holds_images,
     )
+
+
+def _plan_of_mixed_packs(mix: MixDataset) -> PackPlan | None:
+    """The packs of a mix of packed data sets in one plan; None where the mix is of rows.
+
+    Raises:
+        ConfigError: it mixes packs of data sets that were joined before.
+    """
+    if not mix.packed:
+        return None
+    if not all(isinstance(dataset, PackedDataset) for dataset in mix.datasets):
+        raise ConfigError(f"{mix.name}: joined or mixed packs are mixed again, and such steps are not planned here.")
+    plans: list[PackPlan] = [dataset.plan for dataset in mix.datasets]
+    firsts = np.cumsum([0, *(plan.num_samples for plan in plans)])
+    spans = np.cumsum([0, *(len(plan.sample) for plan in plans)])
+    whole = PackPlan(
+        sample=np.concatenate([plan.sample + first for plan, first in zip(plans, firsts, strict=False)]),
+        start=np.concatenate([plan.start for plan in plans]),
+        stop=np.concatenate([plan.stop for plan in plans]),
+        pack_offsets=np.concatenate(
+            [[0], *(plan.pack_offsets[1:] + before for plan, before in zip(plans, spans, strict=False))]
+        ),
+        pack_lens=np.concatenate([plan.pack_lens for plan in plans]),
+        num_samples=int(firsts[-1]),
+    )
+    packs = np.cumsum([0, *map(len, plans)])
+    return whole.take(mix.chosen([np.arange(packs[at], packs[at + 1]) for at in range(len(plans))]))
 
 
 def _recipe_of(dataset: Any) -> SFTRecipe | None:

@@ -12,7 +12,7 @@ from torchpipe.audit.plan_cost import StatedCost, cost_of_config
 from torchpipe.audit.plan_parts import Part, parts_of
 from torchpipe.config import Setting, instantiate, read_settings
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
-from torchpipe.datasets import PackedDataset, instantiate_dataset
+from torchpipe.datasets import MixDataset, PackedDataset, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import Balance, GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import PADDING, num_micro_batches
@@ -149,9 +149,12 @@ def plan_config(
     for key in ("dataset", "dataset_val"):
         if cfg.get(key) is None:
             continue
-        dataset = instantiate_dataset(cfg[key], tokenizer, caller_globals={})
-        found.append(parts_of(dataset, cfg[key]))
-        sections.append(_planned(key, dataset, found[-1], settings, world_size, cost))
+        for name, dataset in _named(key, cfg[key], tokenizer).items():
+            section = cfg[key]
+            if isinstance(section, Mapping) and "_component_" not in section:
+                section = section[name.partition(".")[2]]
+            found.append(parts_of(dataset, section))
+            sections.append(_planned(name, dataset, found[-1], settings, world_size, cost))
     alternatives, why = [], None
     is_asked = bool(strategies or max_seq_lens)
     try:
@@ -176,6 +179,14 @@ def plan_config(
         alternatives=tuple(alternatives),
         why_no_alternatives=why,
     )
+
+
+def _named(key: str, section: Any, tokenizer: Any) -> dict[str, Any]:
+    """The data sets of a section, by the section's name; held-out ones that are looked at one by one have their own."""
+    if key == "dataset":
+        return {key: instantiate_dataset(section, tokenizer, caller_globals={})}
+    held_out = instantiate_held_out(section, tokenizer, caller_globals={})
+    return {key if name == "held-out" else f"{key}.{name}": dataset for name, dataset in held_out.items()}
 
 
 def _settings(cfg: DictConfig) -> dict[str, Any]:
@@ -219,8 +230,14 @@ def _planned(
     costs = np.concatenate([part.costs(cost.model) for part in parts])
     plans = [part.plan for part in parts if part.plan is not None]
     is_packed = len(plans) == len(parts)
-    lens = {part.dataset.max_seq_len for part in parts if isinstance(part.dataset, PackedDataset)}
-    strategies = dict.fromkeys(str(part.dataset.strategy) for part in parts if isinstance(part.dataset, PackedDataset))
+    packed = [
+        one
+        for part in parts
+        for one in (part.dataset.datasets if isinstance(part.dataset, MixDataset) else [part.dataset])
+        if isinstance(one, PackedDataset)
+    ]
+    lens = {one.max_seq_len for one in packed}
+    strategies = dict.fromkeys(str(one.strategy) for one in packed)
     if is_packed:
         num_tokens = sum(int(plan.num_tokens.sum()) for plan in plans)
         num_positions = sum(int(plan.pack_lens.sum()) for plan in plans)

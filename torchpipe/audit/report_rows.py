@@ -1,9 +1,10 @@
 """What became of a data set's rows, in the lines that a run prints before it trains."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.data.ledger import SampleCounts
-from torchpipe.datasets import count_samples, describe_packing
+from torchpipe.datasets import count_samples, describe_mix, describe_packing
 from torchpipe.errors import ConfigError
 
 
@@ -25,6 +26,18 @@ def report_rows(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | 
     print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
     if packing := describe_packing(dataset):
         print(f"{name}, packed: {packing}", flush=True)
+    if mix := describe_mix(dataset):
+        print(f"{name}, mixed: {mix}", flush=True)
     if counts and counts.trained_tokens == 0:
         raise ConfigError(f"{name}: no token is trained. Check masking_strategy, and max_seq_len where rows were cut.")
     return counts
+
+
+def report_held_out(held_out: Mapping[str, Any], *, check_rows: bool) -> dict[str, SampleCounts | None]:
+    """The counts of held-out data sets by their names, after printing them; see :func:`report_rows`."""
+    return {
+        name: report_rows(
+            "held-out rows" if len(held_out) == 1 else f"held-out rows of {name}", rows, check_rows=check_rows
+        )
+        for name, rows in held_out.items()
+    }

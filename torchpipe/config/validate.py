@@ -22,7 +22,8 @@ def validate(
     """Returns when every component of the config, nested ones too, can be called as written; nothing is called.
 
     A component inside another one must be complete. One at the top may lack arguments, for the recipe passes some
-    when it builds it; an argument that it doesn't take is always wrong. A value that is still ``???`` is one that
+    when it builds it, and so may those under the keys that a component names in ``dataset_arguments``; an argument that
+    it doesn't take is always wrong. A value that is still ``???`` is one that
     will be given, so it is no problem here.
 
     Args:
@@ -91,15 +92,15 @@ class _Check:
     def value(self, value: Any, key_path: str, *, nested: bool) -> None:
         if isinstance(value, dict):
             inside = nested or COMPONENT in value
-            if COMPONENT in value:
-                self.component(value, key_path, nested=nested)
+            built_apart = self.component(value, key_path, nested=nested) if COMPONENT in value else ()
             for key, item in value.items():
-                self.value(item, join_key(key_path, key), nested=inside)
+                self.value(item, join_key(key_path, key), nested=inside and key not in built_apart)
         elif isinstance(value, list):
             for place, item in enumerate(value):
                 self.value(item, join_key(key_path, place), nested=nested)
 
-    def component(self, config: dict[str, Any], key_path: str, *, nested: bool) -> None:
+    def component(self, config: dict[str, Any], key_path: str, *, nested: bool) -> Sequence[str]:
+        """Checks one component; the arguments of it whose own components are built by others, and may be incomplete."""
         where = located(key_path, self.file)
         name = config[COMPONENT]
         arguments = {key: item for key, item in config.items() if key != COMPONENT}
@@ -107,16 +108,17 @@ class _Check:
             check_names(arguments, where, name)
             if not self.import_components:
                 check_component_spelling(name, where, allow_unsafe=self.allow_unsafe)
-                return
+                return ()
             target = find_component(name, where, caller_globals=self.caller_globals, allow_unsafe=self.allow_unsafe)
         except InstantiationError as error:
             self.problems.append(error)
-            return
+            return ()
         except (Exception, SystemExit) as error:
             # The module exists and fails while it is imported: a problem of this config like any other.
             reason = f"importing it raised {type(error).__name__}: {error}"
             self.problems.append(InstantiationError(f"{where}{COMPONENT}: '{name}': {reason}"))
-            return
+            return ()
         sentences = check_call(target, 0, arguments).sentences(missing_matters=nested)
         if sentences:
             self.problems.append(InstantiationError(f"{where}{name} can't be called as written. {sentences}"))
+        return getattr(target, "dataset_arguments", ())

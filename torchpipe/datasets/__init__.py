@@ -6,9 +6,16 @@ from torchpipe.datasets.builders import MaskedMessages, alpaca_dataset, chat_dat
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.dataset_info import dataset_info, dataset_info_dataset
 from torchpipe.datasets.growing import GrowingPackedDataset
-from torchpipe.datasets.instantiate import count_samples, describe_packing, instantiate_dataset
+from torchpipe.datasets.instantiate import (
+    count_samples,
+    describe_mix,
+    describe_packing,
+    instantiate_dataset,
+    instantiate_held_out,
+)
 from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
+from torchpipe.datasets.mix import MixDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.pair_side import side_of
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
@@ -37,6 +44,7 @@ __all__ = [
     "GrowingPackedDataset",
     "KTODataset",
     "MaskedMessages",
+    "MixDataset",
     "PackedDataset",
     "PreferenceDataset",
     "PromptDataset",
@@ -52,11 +60,13 @@ __all__ = [
     "count_samples",
     "dataset_info",
     "dataset_info_dataset",
+    "describe_mix",
     "describe_packing",
     "describe_rows",
     "grammar_dataset",
     "hh_rlhf_helpful_dataset",
     "instantiate_dataset",
+    "instantiate_held_out",
     "instruct_dataset",
     "kto_dataset",
     "messages_dataset",

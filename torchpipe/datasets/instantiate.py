@@ -11,6 +11,9 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.item_samples import samples_in
+from torchpipe.datasets.joined import JoinedDataset
+from torchpipe.datasets.mix import MixDataset
+from torchpipe.datasets.mix_sections import MixSections, is_mix
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_dataset import left_out_before
 from torchpipe.errors import ConfigError
@@ -26,11 +29,15 @@ def instantiate_dataset(
 ) -> Any:
     """The data set that ``cfg._component_`` builds, with the tokenizer handed over.
 
-    A list of sections gives a :class:`~torchpipe.datasets.ConcatDataset` of theirs.
+    A list of sections gives a :class:`~torchpipe.datasets.ConcatDataset` of theirs, or, where they have a ``weight``, a
+    :class:`~torchpipe.datasets.MixDataset` (see ``docs/mixing.md``).
 
-    It is the first argument where the component's first parameter is positional (builders). Otherwise it is
+    The tokenizer is the first argument where the component's first parameter is positional (builders). Otherwise it is
     ``tokenizer=`` where there is such a parameter (``PreferenceDataset``), else ``model_transform=`` (``SFTDataset``).
-    A component whose first parameter the config itself fills gets no tokenizer.
+    A component whose first parameter the config itself fills gets no tokenizer. One that has ``dataset_arguments``
+    (``MixDataset``, ``ConcatDataset``, ``PackedDataset``) gets the data sets that the sections under those keys build,
+    each with the tokenizer; a ``PackedDataset`` so written has the tokenizer's max_seq_len and padding, unless the
+    config says otherwise.
 
     Args:
         cfg: the dataset section, or a list of them.
@@ -42,10 +49,16 @@ def instantiate_dataset(
     """
     if caller_globals is None:
         caller_globals = sys._getframe(1).f_globals
+
+    def built(section: Any) -> Any:
+        return instantiate_dataset(section, tokenizer, caller_globals=caller_globals)
+
     if isinstance(cfg, Sequence) and not isinstance(cfg, str):
         if len(cfg) == 0:
             raise ConfigError("The list of dataset sections is empty. Give at least one.")
-        return ConcatDataset([instantiate_dataset(one, tokenizer, caller_globals=caller_globals) for one in cfg])
+        if is_mix(cfg):
+            return MixDataset(**MixSections.of(cfg).arguments(built))
+        return ConcatDataset([built(one) for one in cfg])
     if not isinstance(cfg, Mapping) or "_component_" not in cfg:
         raise ConfigError(
             "A dataset section is a mapping with a _component_, such as torchpipe.datasets.chat_dataset, or a list of "
@@ -55,6 +68,18 @@ def instantiate_dataset(
 
     component = resolve(cfg["_component_"], caller_globals=caller_globals)
     parameters = list(inspect.signature(component).parameters.values())
+    sections = {
+        name: cfg[name] for name in getattr(component, "dataset_arguments", ()) if _holds_section(cfg.get(name))
+    }
+    if sections:
+        arguments = _of_sections(component, sections, built)
+        if component is PackedDataset:
+            said = {
+                "max_seq_len": getattr(tokenizer, "max_seq_len", None),
+                "padding_idx": getattr(tokenizer, "pad_id", 0),
+            }
+            arguments |= {name: value for name, value in said.items() if name not in cfg and value is not None}
+        return instantiate(cfg, caller_globals=caller_globals, **arguments)
     if not parameters or parameters[0].kind not in _POSITIONAL:
         name = "tokenizer" if any(one.name == "tokenizer" for one in parameters) else "model_transform"
         return instantiate(cfg, caller_globals=caller_globals, **{name: tokenizer})
@@ -63,9 +88,52 @@ def instantiate_dataset(
     return instantiate(cfg, tokenizer, caller_globals=caller_globals)
 
 
+def instantiate_held_out(
+    cfg: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None,
+    tokenizer: Any,
+    *,
+    caller_globals: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The held-out data sets of a config's section by name, to measure the loss on each.
+
+    Args:
+        cfg: a dataset section, whose data set is then called "held-out"; or, for several losses, a mapping of names to
+            sections, or a list in which every entry has a ``name`` and a ``dataset``. None: there are none.
+        tokenizer, caller_globals: see :func:`instantiate_dataset`.
+
+    Raises:
+        ConfigError: as :func:`instantiate_dataset`; a list has weights, which have no meaning here.
+
+    >>> instantiate_held_out(None, None)
+    {}
+    """
+    if cfg is None:
+        return {}
+    if caller_globals is None:
+        caller_globals = sys._getframe(1).f_globals
+    sections: dict[Any, Any] = {"held-out": cfg}
+    if isinstance(cfg, Mapping) and "_component_" not in cfg:
+        sections = dict(cfg)
+    elif isinstance(cfg, Sequence) and not isinstance(cfg, str) and is_mix(cfg):
+        given = MixSections.of(cfg)
+        if given.weights is not None or given.epochs is not None:
+            raise ConfigError("Held-out rows are all looked at once: weight and epochs have no effect. Leave them out.")
+        sections = dict(zip(given.names, given.sections, strict=True))
+    return {
+        str(name): instantiate_dataset(section, tokenizer, caller_globals=caller_globals)
+        for name, section in sections.items()
+    }
+
+
+def describe_mix(dataset: Any) -> str:
+    """One line on the shares of a mix, also of one that was packed; "" where nothing is mixed."""
+    inner = dataset.samples if isinstance(dataset, PackedDataset) else dataset
+    return inner.describe() if isinstance(inner, MixDataset) else ""
+
+
 def describe_packing(dataset: Any) -> str:
     """One line on the packs of a data set, of each part where several are joined; "" where it is not packed."""
-    if isinstance(dataset, ConcatDataset):
+    if isinstance(dataset, JoinedDataset):
         return "; ".join(filter(None, map(describe_packing, dataset.datasets)))
     return dataset.describe() if isinstance(dataset, PackedDataset | GrowingPackedDataset) else ""
 
@@ -94,3 +162,19 @@ def count_samples(dataset: Any, *, each: Callable[[Mapping[str, Any]], None] | N
         if each is not None:
             each(item)
     return counts
+
+
+def _holds_section(value: Any) -> bool:
+    """Whether an argument is a dataset section, or a list or mapping with one in it; rows and data sets are neither."""
+    if isinstance(value, Mapping):
+        return "_component_" in value or any(_holds_section(one) for one in value.values())
+    return isinstance(value, Sequence) and not isinstance(value, str) and any(map(_holds_section, value))
+
+
+def _of_sections(component: Any, sections: Mapping[str, Any], built: Callable[[Any], Any]) -> dict[str, Any]:
+    """The arguments of a component whose data sets are sections."""
+    if component is MixDataset:
+        return MixSections.of(sections["datasets"]).arguments(built)
+    if component is ConcatDataset:
+        return {"datasets": [built(section) for section in sections["datasets"]]}
+    return {name: built(section) for name, section in sections.items()}

@@ -65,6 +65,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """
 
     can_be_read_ahead = True
+    dataset_arguments = ("ds",)
 
     def __init__(
         self,

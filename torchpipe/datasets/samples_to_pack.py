@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.row_dataset import RowDataset, left_out_before
 from torchpipe.datasets.sft import SFTDataset
+from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
 from torchpipe.store import SFTRecipe, TokenStore
 from torchpipe.store.accounts import sample_counts
@@ -62,6 +63,28 @@ class Samples(SampleTokens, Protocol):
         ...
 
 
+@runtime_checkable
+class JoinedStores(Protocol):
+    """A data set whose rows are samples of several stores, where all of its parts are stored.
+
+    Attributes:
+        name: what errors call it.
+        counts: what became of the rows of its parts, as ledger.
+    """
+
+    name: str
+    counts: SampleCounts
+
+    @property
+    def ledger(self) -> LedgerSummary:
+        """What became of the rows of its parts, each counted once."""
+        ...
+
+    def stored_samples(self) -> Samples | None:
+        """Its rows as samples; None where a part has no store."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackedSamples:
     """Samples, the plan of their packs, and what became of the rows that they came from.
@@ -75,6 +98,7 @@ class PackedSamples:
         recipe: how they are made; None where that isn't known.
         num_rows: rows that were read.
         by_row: whether samples of a row share a pack.
+        ledger_of_parts: what became of the rows, where the samples are those of several stores.
     """
 
     name: str
@@ -85,6 +109,7 @@ class PackedSamples:
     num_rows: int
     recipe: StoreRecipe | None = None
     by_row: bool = False
+    ledger_of_parts: LedgerSummary | None = None
 
     def replanned(self, capacity: int, options: Mapping[str, Any]) -> "PackedSamples":
         """The same samples with another plan."""
@@ -96,6 +121,8 @@ class PackedSamples:
 
     def ledger(self) -> LedgerSummary:
         """What became of the rows, those included that a data set of one's own left out before it gave its samples."""
+        if self.ledger_of_parts is not None:
+            return self.ledger_of_parts
         summary = LedgerSummary.of_pairs(read=self.num_rows, left_out=self.samples.left_out)
         dataset = self.recipe.dataset if isinstance(self.recipe, DatasetRecipe) else None
         return summary.after(left_out_before(dataset))
@@ -148,15 +175,21 @@ def samples_to_pack(
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
-    recipe = None if isinstance(ds, TokenStore) else _recipe_of(ds)
-    store = ds if isinstance(ds, TokenStore) else None
+    joined = ds.stored_samples() if isinstance(ds, JoinedStores) and cache_dir is None else None
+    store = ds if isinstance(ds, TokenStore) else ds.store if isinstance(ds, StoredDataset) else None
+    recipe = ds.recipe if isinstance(ds, StoredDataset) else None
+    if store is None and joined is None:
+        recipe = _recipe_of(ds)
     by_row = keeps_rows_whole(recipe or store) if by_row is None else by_row
-    if recipe is not None and _is_stored(recipe, wants_store=cache_dir is not None):
+    if recipe is not None and store is None and _is_stored(recipe, wants_store=cache_dir is not None):
         # A look at the first packs uses a store, and does not build one if a few rows are enough.
         is_look = asked is not None and limit != max_packs and reads_first_alone
         find = find_store if is_look else partial(build_store, num_proc=num_proc)
         store = find(recipe, cache_dir=cache_dir)
-    if store is not None:
+    if joined is not None and isinstance(ds, JoinedStores):
+        samples, name, counts = joined, ds.name, replace(ds.counts)
+        num_rows = num_read = joined.num_samples + counts.left_out_rows
+    elif store is not None:
         name = str(store.path) if recipe is None else recipe.name
         samples, counts, num_rows, num_read = store, sample_counts(store), store.num_rows, store.num_rows
     else:
@@ -183,6 +216,7 @@ def samples_to_pack(
         num_rows=num_read,
         recipe=recipe,
         by_row=by_row,
+        ledger_of_parts=ds.ledger if joined is not None and isinstance(ds, JoinedStores) else None,
     )
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:

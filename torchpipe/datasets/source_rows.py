@@ -1,12 +1,12 @@
 """Which rows of its sources an item was made of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import Subset
 
-from torchpipe.datasets.concat import ConcatDataset
 from torchpipe.datasets.growing import GrowingPackedDataset
+from torchpipe.datasets.joined import JoinedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.stored import StoredDataset
 
@@ -20,14 +20,15 @@ def rows_of(dataset: Any, items: Iterable[int]) -> dict[str, list[int]]:
         dataset: one of this package's, or any other, whose items are its rows.
         items: numbers of items: packs, where the data set is packed.
 
+    >>> from torchpipe.datasets import ConcatDataset
     >>> rows_of(ConcatDataset([["a", "b"], ["c"]]), [2, 0, -1])
     {'list': [0]}
     """
     found: dict[str, set[int]] = {}
     for item in items:
         if item >= 0:
-            source, rows = _rows_of_item(dataset, item)
-            found.setdefault(source, set()).update(rows)
+            for source, row in _rows_of_item(dataset, item):
+                found.setdefault(source, set()).add(row)
     return {source: sorted(rows) for source, rows in found.items()}
 
 
@@ -36,11 +37,12 @@ def describe_rows(dataset: Any, items: Iterable[int]) -> str:
 
     >>> describe_rows(["a", "b", "c", "d", "e"], [4, 0, 1, 2, -1])
     'rows 0-2, 4 of list'
+    >>> from torchpipe.datasets import ConcatDataset
     >>> describe_rows(ConcatDataset([["a", "b"], ["c"]]), [1, 2, -1])
     'item 1 (row 1 of list), item 2 (row 0 of list)'
     """
     items = sorted(item for item in set(items) if item >= 0)
-    if not isinstance(dataset, Subset | ConcatDataset | GrowingPackedDataset | PackedDataset | StoredDataset):
+    if not isinstance(dataset, Subset | JoinedDataset | GrowingPackedDataset | PackedDataset | StoredDataset):
         return _of_sources(rows_of(dataset, items)) if items else "padding alone"
     is_packed = isinstance(dataset, GrowingPackedDataset | PackedDataset) or getattr(dataset, "packed", False)
     kind = "pack" if is_packed else "item"
@@ -48,21 +50,25 @@ def describe_rows(dataset: Any, items: Iterable[int]) -> str:
     return ", ".join(told) or "padding alone"
 
 
-def _rows_of_item(dataset: Any, item: int) -> tuple[str, Iterable[int]]:
-    """The name of the source of an item, and the item's rows there."""
-    if isinstance(dataset, Subset):
-        return _rows_of_item(dataset.dataset, dataset.indices[item])
-    if isinstance(dataset, ConcatDataset):
-        return _rows_of_item(*dataset.locate(item))
-    if isinstance(dataset, GrowingPackedDataset):
-        part, pack = dataset.part_of(item)
-        return dataset.name, _rows_of_item(part, pack)[1]
+def _rows_of_item(dataset: Any, item: int) -> Iterator[tuple[str, int]]:
+    """The rows of an item, each with the name of its source."""
     source = str(getattr(dataset, "name", type(dataset).__name__))
-    if isinstance(dataset, PackedDataset):
-        return source, {dataset.row_of(span.sample)[0] for span in dataset.spans(item)}
-    if isinstance(dataset, StoredDataset):
-        return source, [dataset.row_of(item)[0]]
-    return source, [item]
+    if isinstance(dataset, Subset):
+        yield from _rows_of_item(dataset.dataset, dataset.indices[item])
+    elif isinstance(dataset, JoinedDataset):
+        yield from _rows_of_item(*dataset.locate(item))
+    elif isinstance(dataset, GrowingPackedDataset):
+        part, pack = dataset.part_of(item)
+        yield from ((source, row) for _, row in _rows_of_item(part, pack))
+    elif isinstance(dataset, PackedDataset) and isinstance(dataset.samples, JoinedDataset):
+        for span in dataset.spans(item):
+            yield from _rows_of_item(dataset.samples, dataset.row_of(span.sample)[0])
+    elif isinstance(dataset, PackedDataset):
+        yield from ((source, dataset.row_of(span.sample)[0]) for span in dataset.spans(item))
+    elif isinstance(dataset, StoredDataset):
+        yield source, dataset.row_of(item)[0]
+    else:
+        yield source, item
 
 
 def _of_sources(found: dict[str, list[int]]) -> str:

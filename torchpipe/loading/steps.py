@@ -101,6 +101,8 @@ class GlobalSteps:
         length together, and ``fingerprint`` tells its packs from others.
         """
         plan = getattr(dataset, "fingerprint", "")
+        if not isinstance(plan, str):  # a mix says which rows stand where, whatever they hold
+            plan = getattr(getattr(dataset, "schedule", None), "fingerprint", "")
         return cls(
             num_packs=len(dataset),
             global_batch_size=global_batch_size,
@@ -109,7 +111,7 @@ class GlobalSteps:
             balance=balance,
             costs=getattr(dataset, "costs", getattr(dataset, "lengths", None)),
             pack_lens=getattr(dataset, "pack_lens", None),
-            plan=plan if isinstance(plan, str) else "",
+            plan=plan,
             max_steps=max_steps,
         )
 

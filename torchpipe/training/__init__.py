@@ -21,7 +21,7 @@ from torchpipe.training.checkpointers import (
 )
 from torchpipe.training.compiling import compile_layers
 from torchpipe.training.distributed import Ranks
-from torchpipe.training.evaluation import mean_loss
+from torchpipe.training.evaluation import LossSum, held_out_losses, loss_sum, mean_loss
 from torchpipe.training.exports import Exports
 from torchpipe.training.fit import check_model
 from torchpipe.training.gradients import clip_grad_norm
@@ -44,6 +44,7 @@ __all__ = [
     "FullModelHFCheckpointer",
     "FullModelMetaCheckpointer",
     "FullModelTorchTuneCheckpointer",
+    "LossSum",
     "ModelType",
     "Ranks",
     "StepWait",
@@ -66,8 +67,10 @@ __all__ = [
     "get_lr",
     "get_memory_stats",
     "get_world_size_and_rank",
+    "held_out_losses",
     "load_checkpoint",
     "log_memory_stats",
+    "loss_sum",
     "mean_loss",
     "num_trained",
     "plot_losses",

@@ -132,22 +132,27 @@ class TrainingLog:
         if self._bar.disable and (step % self._every == 0 or step == self._num_steps):
             print(f"{self._place(step)}  {numbers}", flush=True)
 
-    def validation(self, step: int, *, loss: float, more: Mapping[str, float] | None = None) -> None:
+    def validation(
+        self, step: int, *, loss: float | Mapping[str, float], more: Mapping[str, float] | None = None
+    ) -> None:
         """Reports the loss over the held-out rows after a step. Its time does not count in the next step's rate.
 
         Args:
             step: counted from 1.
-            loss: over the held-out rows.
+            loss: over all of them; or by name, see :func:`~torchpipe.training.held_out_losses`.
             more: other numbers over them by name; in the log their names begin with ``held_out_``.
         """
         if self._silent:
             return
-        measured = {"held_out_loss": loss, **{f"held_out_{name}": value for name, value in (more or {}).items()}}
-        self._write({"step": step, **measured})
+        parts = dict(loss) if isinstance(loss, Mapping) else {"held-out": loss}
+        measured = {"held_out_loss": parts.pop("held-out")}
+        measured |= {f"held_out_{name}": value for name, value in (more or {}).items()}
+        self._write({"step": step, **measured} | ({"held_out_losses": parts} if parts else {}))
         if self._logger is not None:
-            self._logger.log_dict(measured, step=step)
-        numbers = "".join(f"  {name.replace('_', ' ')} {value:.3f}" for name, value in (more or {}).items())
-        text = f"{self._place(step)}  held-out loss {loss:.3f}{numbers}"
+            self._logger.log_dict({**measured, **{f"{part} loss": one for part, one in parts.items()}}, step=step)
+        numbers = "".join(f", {name} {part:.3f}" for name, part in parts.items())
+        numbers += "".join(f"  {name.replace('_', ' ')} {value:.3f}" for name, value in (more or {}).items())
+        text = f"{self._place(step)}  held-out loss {measured['held_out_loss']:.3f}{numbers}"
         if self._bar.disable:
             print(text, flush=True)
         else:

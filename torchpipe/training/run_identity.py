@@ -42,7 +42,9 @@ def what_decides_the_run(
 
 
 def _without(section: Any, *keys: str) -> Any:
-    """A section, or each of a list of them (joined data sets), without some of its keys."""
+    """A section, or those in it or in a list (joined and mixed data sets), without some of their keys."""
     if isinstance(section, list):
         return [_without(one, *keys) for one in section]
-    return {key: value for key, value in section.items() if key not in keys}
+    if not isinstance(section, Mapping):
+        return section
+    return {key: _without(value, *keys) for key, value in section.items() if key not in keys}
