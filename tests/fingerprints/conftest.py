@@ -202,6 +202,42 @@ def option_cases(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
             },
         ),
         Case(
+            cls=data.DetectedToMessages,
+            other={
+                "masking_strategy": "train_on_all",
+                "column_map": {"input": "a"},
+                "new_system_prompt": "x",
+                "image_dir": "/a",
+                "allow_remote": False,
+                "split_reasoning": True,
+                "shapes": ["Alpaca"],
+            },
+        ),
+        Case(
+            cls=data.InstructionToMessages,
+            other={
+                "masking_strategy": "train_on_all",
+                "column_map": {"prompt": "a", "response": "b"},
+                "new_system_prompt": "x",
+            },
+        ),
+        Case(
+            cls=data.TaggedTurnsToMessages,
+            given={"role_key": "who", "content_key": "says", "column_map": {"messages": "turns", "image": "i"}},
+            other={
+                "role_key": "a",
+                "content_key": "b",
+                "speakers": {"q": "user"},
+                "column_map": {"messages": "a", "image": "i"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+                "image_dir": "/a",
+                "image_tag": None,
+                "allow_remote": False,
+                "split_reasoning": True,
+            },
+        ),
+        Case(
             cls=data.ChosenRejectedToMessages,
             other={**as_message, "column_map": {"chosen": "a", "rejected": "b"}, "new_system_prompt": "x"},
         ),
