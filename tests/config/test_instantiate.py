@@ -189,8 +189,8 @@ def test_a_module_that_imports_torchtune_says_what_to_write(write: Write) -> Non
 
 
 def test_a_module_that_imports_what_is_not_here_yet_is_told_so(write: Write) -> None:
-    write("early.py", "from torchpipe.datasets import PreferenceDataset\n")
-    expected = r"failed: torchpipe has no torchpipe.datasets.PreferenceDataset yet\..*early.py, line 1\)\."
+    write("early.py", "from torchpipe.datasets.multimodal import vqa_dataset\n")
+    expected = r"failed: torchpipe has no torchpipe.datasets.multimodal.vqa_dataset yet\..*early.py, line 1\)\."
     with pytest.raises(InstantiationError, match=expected):
         instantiate({"_component_": "early.rows"})
 

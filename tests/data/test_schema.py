@@ -1,6 +1,7 @@
 """The shape of each row is found out from its columns and what they hold; each becomes its own transform's messages."""
 
 import json
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -298,3 +299,10 @@ def test_tagged_turns_have_pictures_where_the_tag_stands(shared_data: Path) -> N
     row = {"messages": [{"role": "user", "content": "<image>What?"}, SAID], "images": ["rgb_pytorch.png"]}
     message: Message = transform(row)["messages"][0]
     assert [part["type"] for part in message.content] == ["image", "text"]
+
+
+def test_a_transform_that_was_used_can_be_sent_to_another_process() -> None:
+    transform = DetectedToMessages(shapes=["question and answer"])
+    row = {"question": "1 + 1?", "answer": "2"}
+    assert pickle.loads(pickle.dumps(transform))(row) == transform(row)
+    assert pickle.loads(pickle.dumps(transform))(row) == transform(row)

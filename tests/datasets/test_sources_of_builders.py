@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from torchpipe.datasets import chat_dataset, instruct_dataset
+from torchpipe.datasets import StoredDataset, chat_dataset, instruct_dataset
 from torchpipe.errors import ColumnError, ConfigError, MalformedRow
 from torchpipe.models.tiny import tiny_tokenizer
 
@@ -111,6 +111,7 @@ def test_one_broken_line_is_left_out_and_written_down(tmp_path: Path) -> None:
         on_error="quarantine",
         quarantine_file=str(bad_rows),
     )
+    assert isinstance(dataset, StoredDataset)
     assert dataset.ledger.as_dict() == {"read": 6, "used": 5, "malformed_json": 1}
     (written,) = [json.loads(line) for line in bad_rows.read_text(encoding="utf-8").splitlines()]
     assert written["row"] == 3

@@ -43,9 +43,9 @@ def main() -> None:
     out = parser.parse_args().out
     warnings.simplefilter("ignore")
     import torch
-    import torchtune
-    from torchtune.rlhf import get_batch_log_probs
-    from torchtune.rlhf.loss import DPOLoss
+    import torchtune  # pyright: ignore[reportMissingImports]
+    from torchtune.rlhf import get_batch_log_probs  # pyright: ignore[reportMissingImports]
+    from torchtune.rlhf.loss import DPOLoss  # pyright: ignore[reportMissingImports]
 
     rng = random.Random(SEED)
     log_probs, losses = log_probs_cases(rng), loss_cases(rng)

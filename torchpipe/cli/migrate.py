@@ -109,7 +109,7 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
             problems.append(f"{key} is {value!r}. {fault}")
     for key, setting in known.items():
         if setting.default is ... and not OmegaConf.is_missing(found.cfg, key) and found.cfg.get(key) is None:
-            problems.append(f"{key} is missing, which recipe {RECIPE} needs.")
+            problems.append(f"{key} is missing, which recipe {recipe} needs.")
     try:
         validate(found.cfg)
     except ConfigError as error:

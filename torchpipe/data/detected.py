@@ -79,9 +79,20 @@ class DetectedToMessages:
         self.allow_remote = allow_remote
         self.split_reasoning = split_reasoning
         self.shapes = None if shapes is None else [shapes] if isinstance(shapes, str) else list(shapes)
+        self._start()
+
+    def _start(self) -> None:
+        """Begins to remember which shapes and transforms rows have led to."""
         self._finder = ShapeFinder(self.shapes, also=_EXTRA)
         self._plain: dict[str, Callable[[Any], dict[str, Any]]] = {}
         self._transforms: dict[tuple[str, str | None, str], Callable[[Any], dict[str, Any]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: held for name, held in vars(self).items() if name not in self._unfingerprinted}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start()
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...]}``, and the row's ``tools``, where it has any."""

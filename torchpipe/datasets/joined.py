@@ -117,8 +117,8 @@ class JoinedDataset(Dataset[Any], ABC):
         return self.chosen([values.astype(np.float64) for values in without])
 
     def stored_samples(self) -> ChosenSamples | None:
-        """The rows as samples of the parts' stores, to pack them without reading one; None where a part has none, or has
-        pairs, whose two samples belong in one pack.
+        """The rows as samples of the parts' stores, to pack them without reading one; None where a part has none, or
+        has pairs, whose two samples belong in one pack.
         """
         if not all(isinstance(dataset, StoredDataset) for dataset in self.datasets):
             return None

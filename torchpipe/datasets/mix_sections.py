@@ -7,11 +7,10 @@ from typing import Any
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.node_names import config_name, node_names
 from torchpipe.errors import ConfigError
+from torchpipe.sources.file_source import names_files
 
 _KEYS = ("weight", "name", "epochs")
 """What an entry says of its place in the mix. The rest is the data set's section."""
-_FILES = ("json", "csv", "parquet", "text", "arrow")
-"""Sources that have no configurations of their own, so that ``name`` means nothing to them."""
 
 
 def is_mix(sections: Sequence[Any]) -> bool:
@@ -101,7 +100,7 @@ def _entry(place: int, entry: Any) -> tuple[Any, dict[str, Any]]:
                 f"{listed(_KEYS)}.{did_you_mean(str(unknown[0]), _KEYS)} Options of the data set stand in dataset."
             )
         return rest["dataset"], said
-    if "name" in said and entry.get("source") not in _FILES:
+    if "name" in said and not names_files(entry.get("source")):  # files have no configurations
         raise ConfigError(
             f"Number {place} of the list of data sets has name: {said['name']}, which may be the name in the mix, or a "
             "configuration for load_dataset. Write {name: <name in the mix>, weight: ..., dataset: {_component_: ..., "

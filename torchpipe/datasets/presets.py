@@ -12,7 +12,7 @@ from torchpipe.datasets.builders import Built, Strategy, sft_dataset
 from torchpipe.datasets.text_completion import text_completion_dataset
 from torchpipe.datasets.text_rows import TextBuilt
 from torchpipe.sources import Source
-from torchpipe.sources.huggingface import FILE_FORMATS
+from torchpipe.sources.file_source import names_files
 
 ColumnMap = Mapping[str, str] | None
 FilterFn = Callable[..., bool] | str | None
@@ -235,4 +235,4 @@ def cnn_dailymail_articles_dataset(
 
 def _config_of(source: Source, name: str) -> dict[str, str]:
     """The configuration's name for ``load_dataset``; files and objects in the place of the Hub's data have none."""
-    return {"name": name} if isinstance(source, str) and source not in FILE_FORMATS else {}
+    return {"name": name} if isinstance(source, str) and not names_files(source) else {}

@@ -56,7 +56,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         if one_sample_a_row:
             self.refuse_other_than_one(recipe)
         self.recipe = recipe
-        self.transform = recipe.transform()
+        self.transform: Any = recipe.transform()  # of a class of its own in each kind
         self.name = recipe.name
         rows = self.rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
         if one_sample_a_row:

@@ -97,6 +97,13 @@ def file_source(source: str, options: Mapping[str, Any]) -> FileSource | None:
     return FileSource(format=kind, groups=groups, options=rest)
 
 
+def names_files(source: object) -> bool:
+    """Whether a source names files: by their format, by themselves, or by their folder. What else a text names is a
+    repository of the Hub.
+    """
+    return isinstance(source, str) and (source in BY_NAME or _names_a_file(source) or os.path.isdir(source))
+
+
 def _names_a_file(source: str) -> bool:
     """Whether a source is a file's path, a pattern or an address, rather than a repository's name."""
     if os.path.isdir(source):

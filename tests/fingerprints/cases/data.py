@@ -160,4 +160,40 @@ def cases(case: Callable[..., Any], inputs: Any) -> list[Any]:
                 "keep_columns": ["id"],
             },
         ),
+        case(
+            cls=data.DetectedToMessages,
+            other={
+                "masking_strategy": "train_on_all",
+                "column_map": {"input": "a"},
+                "new_system_prompt": "x",
+                "image_dir": "/a",
+                "allow_remote": False,
+                "split_reasoning": True,
+                "shapes": ["Alpaca"],
+            },
+        ),
+        case(
+            cls=data.InstructionToMessages,
+            other={
+                "masking_strategy": "train_on_all",
+                "column_map": {"prompt": "a", "response": "b"},
+                "new_system_prompt": "x",
+            },
+        ),
+        case(
+            cls=data.TaggedTurnsToMessages,
+            given={"role_key": "who", "content_key": "says", "column_map": {"messages": "turns", "image": "i"}},
+            other={
+                "role_key": "a",
+                "content_key": "b",
+                "speakers": {"q": "user"},
+                "column_map": {"messages": "a", "image": "i"},
+                "new_system_prompt": "x",
+                "masking_strategy": "train_on_all",
+                "image_dir": "/a",
+                "image_tag": None,
+                "allow_remote": False,
+                "split_reasoning": True,
+            },
+        ),
     ]
