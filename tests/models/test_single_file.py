@@ -88,3 +88,14 @@ def test_names_of_the_wrong_layout_are_listed(tmp_path: Path, fresh: Fresh) -> N
     torch.save(fresh().state_dict(), tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match=r"missing: layers.0.attention.wk.weight.*extra: layers.0.attn.k_proj"):
         load_single_file(fresh(), tmp_path / "a.pt", "meta")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e5m2, torch.complex64])
+def test_tensors_that_are_no_floats_are_refused(tmp_path: Path, fresh: Fresh, dtype: torch.dtype) -> None:
+    state = fresh().state_dict()
+    torch.save({**state, "norm.scale": state["norm.scale"].to(dtype)}, tmp_path / "model.pt")
+    model = fresh(seed=1)
+    before = model.output.weight.clone()
+    with pytest.raises(CheckpointError, match=rf"norm\.scale \({dtype}\). They are quantized"):
+        load_single_file(model, tmp_path / "model.pt", "ours")
+    assert torch.equal(model.output.weight, before)

@@ -57,4 +57,9 @@ def open_single_file(path: Path) -> Iterator[StoredTensors]:
     if not isinstance(content, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
         raise CheckpointError(f"{path} holds something other than tensors by name. Give a file of weights alone.")
     shapes = {str(name): list(tensor.shape) for name, tensor in content.items()}
-    yield StoredTensors(shapes=shapes, read=content.__getitem__)
+    no_floats = {str(name): str(tensor.dtype) for name, tensor in content.items() if not _is_float(tensor)}
+    yield StoredTensors(shapes=shapes, no_floats=no_floats, read=content.__getitem__)
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() >= 2

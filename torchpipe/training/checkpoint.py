@@ -134,7 +134,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         version = state.get("version")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise _damaged(folder, error) from error
     if version not in _READABLE:
         readable = " and ".join(map(str, _READABLE))

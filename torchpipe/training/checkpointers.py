@@ -15,7 +15,7 @@ import torch
 from torchpipe._suggest import did_you_mean
 from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.hf_config import CONFIG_FILE, read_config_json
-from torchpipe.models.hf_files import open_tensors, weight_files
+from torchpipe.models.hf_files import open_tensors, refuse_no_floats, weight_files
 from torchpipe.models.hf_names import EMBEDDING, Layout
 from torchpipe.models.hf_weights import load_hf_weights, write_hf_weights
 from torchpipe.models.layouts import num_ids
@@ -335,5 +335,6 @@ def _load_adapter(model: TransformerDecoder, path: Path) -> None:
         check_tensors(
             shapes_of(state), stored.shapes, path, do="Give the model the adapters that the file was saved with."
         )
+        refuse_no_floats(stored.no_floats, path)
         for name, tensor in state.items():
             tensor.copy_(stored.read(name))
