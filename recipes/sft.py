@@ -68,9 +68,7 @@ KEYS = {
     "save_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # at the end a checkpoint is written in any case
     "keep_last_n_checkpoints": Setting(2, at_least=1),
     "keep_best_checkpoint": Setting(False),  # by held-out loss, as checkpoints/best
-    "export_every_n_steps": Setting(
-        None, at_least=1, can_be_null=True
-    ),  # by checkpointer; after each epoch in any case
+    "export_every_n_steps": Setting(None, at_least=1, can_be_null=True),  # by checkpointer; and after each epoch
     "save_adapter_weights_only": Setting(False),  # exports hold the adapter and not the merged weights
     "log_every_n_steps": Setting(10, at_least=1, can_be_null=True),  # null: each
     "metric_logger": Setting(None),  # beside log.jsonl, every log_every_n_steps
@@ -278,6 +276,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     with log, profiler, training.StopSignal() as stop:
         if settings.overwrite and ranks.is_first:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
+        exports.after(loader.steps_done, epoch=loader.ended_epoch)  # a kill may have come between checkpoint and export
         wait = training.StepWait(ranks, steps, stop=lambda: stop.asked, save=save, on_complete=go_on_with_all_rows)
         for batches in loader.until(settings.max_steps, epochs=settings.epochs, wait=wait if by_shard else None):
             step = loader.steps_done
@@ -314,9 +313,10 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
                 log.validation(step, loss=(val_loss := loss_over(held_out)))
                 is_best = settings.keep_best_checkpoint and val_loss < best
                 best = min(best, val_loss)
-            is_exported = exports.after(step, epoch=loader.ended_epoch)
-            if is_best or is_exported or step % (settings.save_every_n_steps or step + 1) == 0:
+            every = settings.save_every_n_steps or step + 1
+            if is_best or exports.due(step, loader.ended_epoch) or step % every == 0:
                 checkpoint = save(is_best)
+            exports.after(step, epoch=loader.ended_epoch)
             if stopped:
                 break
         step = loader.steps_done

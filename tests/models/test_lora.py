@@ -229,6 +229,7 @@ def test_a_plain_decoder_has_nothing_to_merge():
     [
         ({"lora_attn_modules": "q_proj"}, r"lora_attn_modules is 'q_proj'\. Give a list, as \[q_proj\]"),
         ({"lora_attn_modules": ["qproj"]}, r"'qproj', no projection .* Did you mean 'q_proj'\?"),
+        ({"lora_attn_modules": None}, r"lora_attn_modules is None\. Give a list, as \[q_proj, v_proj\]"),
         ({"lora_attn_modules": []}, "No matrix would have an adapter"),
         ({"apply_lora_to_output": True}, "can't be adapted for one and not the other. Leave it False, or"),
         ({"quantize_base": True}, "quantize_base is True, and torchpipe keeps base weights as they are"),

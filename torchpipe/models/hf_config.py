@@ -118,8 +118,9 @@ def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
     hidden = content.get("hidden_size")
     by_default: dict[str, Any] = {"num_key_value_heads": heads, "rms_norm_eps": 1e-6}
     facts = {key: content.get(key, by_default.get(key)) for key in _SIZES.values() if key != "vocab_size"}
-    can_divide = isinstance(hidden, int) and isinstance(heads, int) and heads > 0
-    facts["head_dim"] = content.get("head_dim") or (hidden // heads if can_divide else None)
+    facts["head_dim"] = content.get("head_dim")
+    if not facts["head_dim"] and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
+        facts["head_dim"] = hidden // heads
     return facts | _rope_facts(content) | {key: content.get(key, value) for key, value in _FIXED.items()}
 
 

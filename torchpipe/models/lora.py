@@ -1,6 +1,6 @@
 """Decoders with low-rank adapters: from a config to a model, and from a model to plain weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -47,6 +47,8 @@ def build_lora_decoder(
     refuse_quantized(quantize_base)
     if isinstance(lora_attn_modules, str):
         raise ConfigError(f"lora_attn_modules is {lora_attn_modules!r}. Give a list, as [{lora_attn_modules}].")
+    if not isinstance(lora_attn_modules, Iterable):
+        raise ConfigError(f"lora_attn_modules is {lora_attn_modules!r}. Give a list, as [q_proj, v_proj].")
     lora = LoRAConfig(
         attn_modules=tuple(lora_attn_modules),
         mlp=apply_lora_to_mlp,
