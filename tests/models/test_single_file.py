@@ -61,6 +61,12 @@ def test_a_pickled_file_that_was_cut_off_is_one_sentence(tmp_path: Path, fresh: 
         path.write_bytes(whole[:length])
         with pytest.raises(CheckpointError, match=r"consolidated\.00\.pth can't be read as tensors .* fetch it again"):
             load_single_file(model, path, "meta")
+    for old, new in ((b"QK\x00", b"\x85K\x00"), (b"storageq\x03", b"storageh\x03")):  # other words of the pickle
+        damaged = whole.replace(old, new, 1)
+        assert damaged != whole
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"consolidated\.00\.pth can't be read as tensors .* fetch it again"):
+            load_single_file(model, path, "meta")
     assert torch.equal(model.output.weight, fresh(seed=1).output.weight)
 
 
