@@ -269,6 +269,7 @@ def main(cfg: DictConfig) -> None:
     with log, profiler, training.StopSignal() as stop:
         if settings.overwrite:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
+        exports.after(loader.steps_done, epoch=loader.ended_epoch)  # a kill may have come between checkpoint and export
         for batches in loader.until(settings.max_steps, epochs=settings.epochs):
             step = loader.steps_done
             training.set_seed(settings.seed, "step", step)
@@ -285,7 +286,9 @@ def main(cfg: DictConfig) -> None:
                 sums += found.sums() / batches.num_packs
                 loss.backward()
             if settings.clip_grad_norm:
-                measured["grad_norm"] = training.clip_grad_norm(model, float(settings.clip_grad_norm))
+                norm = training.clip_grad_norm(model, float(settings.clip_grad_norm))
+                rows = partial(describe_rows, dataset, [pair for pairs in loader.packs_of(batches) for pair in pairs])
+                measured["grad_norm"] = training.check_loss(norm, step=step, rows=rows, name="gradient norm")
             optimizer.step()
             if scheduler:
                 scheduler.step()
@@ -307,9 +310,10 @@ def main(cfg: DictConfig) -> None:
                 log.validation(step, loss=val_loss, more=of_held_out)
                 is_best = settings.keep_best_checkpoint and val_loss < best
                 best = min(best, val_loss)
-            is_exported = exports.after(step, epoch=loader.ended_epoch)
-            if is_best or is_exported or step % (settings.save_every_n_steps or step + 1) == 0:
+            every = settings.save_every_n_steps or step + 1
+            if is_best or exports.due(step, loader.ended_epoch) or step % every == 0:
                 checkpoint = save(is_best)
+            exports.after(step, epoch=loader.ended_epoch)
             if stop.asked:
                 break
         step = loader.steps_done

@@ -277,6 +277,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     with log, profiler, training.StopSignal() as stop:
         if settings.overwrite and ranks.is_first:
             shutil.rmtree(output_dir / "checkpoints", ignore_errors=True)
+        exports.after(loader.steps_done, epoch=loader.ended_epoch)  # a kill may have come between checkpoint and export
         wait = training.StepWait(ranks, steps, stop=lambda: stop.asked, save=save, on_complete=go_on_with_all_rows)
         for batches in loader.until(settings.max_steps, epochs=settings.epochs, wait=wait if by_shard else None):
             step = loader.steps_done
@@ -313,18 +314,18 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
                 log.validation(step, loss=(found := training.held_out_losses(loss_over, held_out)))
                 is_best = settings.keep_best_checkpoint and found["held-out"] < best
                 best = min(best, found["held-out"])
-            is_exported = exports.after(step, epoch=loader.ended_epoch)
-            if is_best or is_exported or step % (settings.save_every_n_steps or step + 1) == 0:
+            every = settings.save_every_n_steps or step + 1
+            if is_best or exports.due(step, loader.ended_epoch) or step % every == 0:
                 checkpoint = save(is_best)
+            exports.after(step, epoch=loader.ended_epoch)
             if stopped:
                 break
         step = loader.steps_done
         if checkpoint is None or checkpoint.name != f"step_{step:08d}":
             checkpoint = save()
         if stopped or wait.was_stopped:
-            print(
-                f"SIGTERM: ended after step {step} of {num_steps() or '?'}, saved as {checkpoint}. resume=true goes on."
-            )
+            total = num_steps() or "?"
+            print(f"SIGTERM: ended after step {step} of {total}, saved as {checkpoint}. resume=true goes on.")
             return
 
     # What came out.

@@ -46,6 +46,27 @@ def test_only_names_change_and_each_once() -> None:
     assert all(a.replace("torchtune.", "torchpipe.").split("path")[0] == b.split("path")[0] for a, b in changed)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a: &torchtune torchtune.data.X\nb: *torchtune\n", "a: &torchtune torchpipe.data.X\nb: *torchtune\n"),
+        ("a: &x # torchtune.data.X\n  torchtune.data.X\n", "a: &x # torchtune.data.X\n  torchpipe.data.X\n"),
+        ("a: !!str torchtune.data.X\n", "a: !!str torchpipe.data.X\n"),
+        (
+            "a: |- # torchtune.data.X\n  torchtune.data.X\nb: 1\n",
+            "a: |- # torchtune.data.X\n  torchpipe.data.X\nb: 1\n",
+        ),
+        ('a: "torch\\u0074une.data.X"\nb: /tmp/torchtune/\n', 'a: "torchpipe.data.X"\nb: /tmp/torchtune/\n'),
+        ("a: &b {c: torchtune.x, d: 'torchtune.y'}\n<<: *b\n", "a: &b {c: torchpipe.x, d: 'torchpipe.y'}\n<<: *b\n"),
+        ("a: mytorchtune.data.X\ntorchtune.b: torchtune\nc: see torchtune.data\n", None),
+    ],
+    ids=["anchor", "comment", "tag", "block", "escape", "merge key", "no name"],
+)
+def test_a_value_is_found_wherever_yaml_lets_it_stand(old: str, new: str | None) -> None:
+    assert renamed_text(old)[0] == (new or old)
+    assert len(renamed_text(old)[1]) == (new or old).count("torchpipe")
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_bytes_that_are_no_names_stay(tmp_path: Path, newline: str) -> None:
     text = OLD.replace("\n", newline).replace("your folder", "Größe, 数")
@@ -98,10 +119,27 @@ def test_a_config_without_what_the_recipe_needs_is_not_said_to_train(
     assert main(["migrate", "old.yaml"]) == 1
     told = capsys.readouterr().out
     assert "old.torchpipe.yaml: 1 name begins with torchpipe now" in told
-    for key in ("tokenizer", "dataset", "optimizer", "output_dir"):
-        assert f"  {key} is missing, which recipe sft needs.\n" in told
-    assert "loss is missing" not in told  # the command line will give it
+    for key in ("tokenizer", "dataset", "output_dir"):
+        assert f"The config has no '{key}', which recipe sft needs." in told
+    assert "optimizer is null, and recipe sft needs it." in told
+    assert "'loss'" not in told  # the command line will give it
     assert "It trains" not in told
+
+
+def test_what_the_recipe_needs_and_values_that_lead_nowhere_are_named(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = OLD.replace("output_dir: /tmp/torchtune/mine", "output_dir: ${nowhere}").replace("optimizer:", "1:")
+    old.write_text(text.replace("loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}", "loss: null"))
+    assert main(["migrate", "old.yaml"]) == 1
+    told = capsys.readouterr().out
+    for sentence in (
+        "output_dir can't be told: Interpolation key 'nowhere' not found",
+        "1 is not a key of recipe sft.",
+        "The config has no 'optimizer', which recipe sft needs.",
+        "loss is null, and recipe sft needs it.",
+    ):
+        assert sentence in told
 
 
 def test_a_file_that_exists_stays_unless_forced(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +150,10 @@ def test_a_file_that_exists_stays_unless_forced(old: Path, capsys: pytest.Captur
     assert old.read_text() == renamed_text(OLD)[0]
 
 
-@pytest.mark.parametrize(("text", "sentence"), [("a: [", "line 1"), ("", "the file is empty"), ("- 1", "holds a list")])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("a: [", "line 1"), ("", "the file is empty"), ("- 1", "holds a list"), ("a: " + 5000 * "9", "4300 digits")],
+)
 def test_a_file_that_is_no_config_is_one_sentence(
     old: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
 ) -> None:

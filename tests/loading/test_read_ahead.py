@@ -16,6 +16,7 @@ import torch
 
 from torchpipe.data import padded_collate_packed
 from torchpipe.datasets import ConcatDataset, PackedDataset
+from torchpipe.errors import DistributedError
 from torchpipe.loading import GlobalSteps, StepLoader
 from torchpipe.loading.read_ahead import ReadAhead
 
@@ -303,3 +304,39 @@ def test_two_threads_read_one_store(tmp_path: Any) -> None:
         other = int(np.int64(index * 31 % len(dataset)))
         assert as_lists(dataset[other]) == expected[other]
         assert as_lists(item) == expected[index]
+
+
+@pytest.mark.parametrize("error", [None, KeyError("item 1")])
+def test_an_error_of_closing_is_raised_behind_the_items_unless_there_was_one_before(error: Exception | None) -> None:
+    class Items(Iterator[int]):
+        given = 0
+
+        def __next__(self) -> int:
+            self.given += 1
+            if self.given > 1:
+                raise error or StopIteration
+            return self.given
+
+        def close(self) -> None:
+            raise OSError("the file is gone")
+
+    ahead = ReadAhead(Items(), depth=2)
+    assert next(ahead) == 1
+    with pytest.raises(type(error or OSError()), match="item 1" if error else "the file is gone"):
+        next(ahead)
+    assert list(ahead) == []
+
+
+def test_a_forked_process_is_told_that_the_thread_is_not_there() -> None:
+    ahead = ReadAhead(iter(range(9)), depth=2)
+    assert next(ahead) == 0
+    process = os.fork()
+    if process == 0:
+        try:
+            next(ahead)
+        except DistributedError as raised:
+            os._exit(0 if "Make the loader in the process that uses it" in str(raised) else 2)
+        finally:
+            os._exit(3)
+    assert os.waitpid(process, 0)[1] == 0
+    assert list(ahead) == list(range(1, 9))

@@ -95,6 +95,14 @@ def test_the_model_is_left_as_it_was_found():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_what_else_the_model_is_asked_to_return_is_set_aside():
+    plain, model = build(), build()
+    model.set_num_output_chunks(3)
+    model.output_hidden_states = [0]
+    assert generate(model, [3, 4], max_new_tokens=5) == generate(plain, [3, 4], max_new_tokens=5)
+    assert (model.num_output_chunks, model.output_hidden_states) == (3, [0])
+
+
 def test_prompts_and_temperatures_that_make_no_sense_are_refused():
     with pytest.raises(DataError, match=r"The prompt has 0 tokens.*Give between 1 and 15 tokens"):
         generate(build(), [], max_new_tokens=1)
@@ -102,3 +110,10 @@ def test_prompts_and_temperatures_that_make_no_sense_are_refused():
         generate(build(), [1] * 16, max_new_tokens=1)
     with pytest.raises(ConfigError, match=r"temperature is -1\.0"):
         generate(build(), [1], max_new_tokens=1, temperature=-1.0)
+    with pytest.raises(ConfigError, match="temperature is nan"):
+        generate(build(), [1], max_new_tokens=1, temperature=float("nan"))
+    with pytest.raises(ConfigError, match="max_new_tokens is -1. Give 0 or more"):
+        generate(build(), [1], max_new_tokens=-1)
+    for unknown in (-1, 10_000):
+        with pytest.raises(DataError, match=f"The prompt has the token id {unknown}, and the model knows the ids 0 to"):
+            generate(build(), [1, unknown], max_new_tokens=1)

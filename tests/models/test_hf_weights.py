@@ -194,6 +194,8 @@ def test_a_damaged_config_is_named(folder: Path, fresh: Fresh) -> None:
     refuses(fresh(seed=1), folder, "config.json can't be read as JSON")
     (folder / "config.json").write_text("[]")
     refuses(fresh(seed=1), folder, "config.json holds no JSON object")
+    (folder / "config.json").write_text("[" * 100_000)
+    refuses(fresh(seed=1), folder, "config.json can't be read as JSON: maximum recursion depth")
 
 
 def test_facts_that_change_the_logits_and_no_shape_are_compared(
@@ -212,6 +214,60 @@ def test_facts_that_change_the_logits_and_no_shape_are_compared(
     refuses(fresh(replace(config, rope_scaling=None)), folder, "rope_scaling is {.*'factor': 8.0.*} there and None")
     edit_config(folder, attention_bias=True, hidden_act="gelu")
     refuses(fresh(), folder, "hidden_act is 'gelu' there and 'silu' in the model; attention_bias is True")
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, "'rope_type': 'linear'"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32}}, "'rope_type': 'yarn'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "'rope_type': 'dynamic'"),
+        ({"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "'rope_type': 'longrope'"),
+        ({"rope_scaling": {"factor": 8}}, "'rope_type': 'default', 'factor': 8.0"),
+        ({"rope_scaling": {"rope_type": ["llama3"]}}, r"'rope_type': \['llama3'\]"),
+        ({"rope_scaling": "linear"}, "rope_scaling is 'linear' there"),
+        ({"rope_scaling": [1]}, r"rope_scaling is \[1\] there"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "'full_attention': {'rope_type': 'yarn'}"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "'partial_rotary_factor': 0.5"),
+        ({"partial_rotary_factor": 0.5}, "'partial_rotary_factor': 0.5"),
+        ({"rope_theta": "many"}, "rope_theta is 'many' there"),
+        ({"rope_theta": None}, "rope_theta is None there"),
+        ({"rope_theta": 10**400}, "rope_theta is 10+ there"),
+        ({"hidden_size": "32", "head_dim": None}, "hidden_size is '32' there.*head_dim is None there"),
+        ({"num_attention_heads": [4], "head_dim": None}, r"num_attention_heads is \[4\] there"),
+        ({"num_attention_heads": 0, "head_dim": None}, "num_attention_heads is 0 there"),
+    ],
+)
+def test_what_the_model_does_not_do_and_what_is_no_number_is_refused(
+    tmp_path: Path, config: DecoderConfig, fresh: Fresh, stated: dict[str, Any], told: str
+) -> None:
+    config = replace(config, rope_scaling=None, rope_base=10_000.0)
+    save_hf_weights(fresh(config), tmp_path / "base")
+    edit_config(tmp_path / "base", **stated)
+    refuses(fresh(config, seed=1), tmp_path / "base", f"describes another model than the one built.*{told}")
+
+
+def test_keys_that_say_what_holds_anyway_are_no_difference(tmp_path: Path, config: DecoderConfig, fresh: Fresh) -> None:
+    config = replace(config, rope_scaling=None, rope_base=10_000.0)
+    save_hf_weights(fresh(config), tmp_path / "base")
+    rope = {"rope_type": "default", "rope_theta": 10_000, "partial_rotary_factor": 1.0, "factor": None}
+    edit_config(tmp_path / "base", rope_parameters=rope, partial_rotary_factor=1, max_position_embeddings="many")
+    model = fresh(config, seed=1)
+    load_hf_weights(model, tmp_path / "base")
+    save_hf_weights(model, tmp_path / "export", more_config=json.loads((tmp_path / "base" / "config.json").read_text()))
+    written = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert written["max_position_embeddings"] == config.max_seq_len
+    assert "partial_rotary_factor" not in written
+
+
+def test_quantized_weights_are_refused(folder: Path, fresh: Fresh) -> None:
+    edit_config(folder, quantization_config={"quant_method": "fp8"})
+    refuses(fresh(seed=1), folder, r"quantization_config \(fp8\): its weights are quantized")
+    edit_config(folder, quantization_config=None)
+    name, state = "model.layers.1.mlp.up_proj.weight", load_file(folder / "model.safetensors")
+    for dtype, kind in ((torch.int8, "I8"), (torch.float8_e4m3fn, "F8_E4M3"), (torch.bool, "BOOL")):
+        save_file({**state, name: state[name].to(dtype)}, folder / "model.safetensors")
+        refuses(fresh(seed=1), folder, rf"holds 1 tensors that are no floating-point.*{name} \({kind}\)")
 
 
 @pytest.mark.parametrize("with_config", [True, False])
@@ -263,6 +319,20 @@ def test_an_index_that_names_an_absent_file_is_refused(shards: Path, fresh: Fres
     name = sorted(path.name for path in shards.glob("*.safetensors"))[1]
     (shards / name).unlink()
     refuses(fresh(seed=1), shards, rf"index\.json names {name}, and .* has no such file\. .*Fetch the whole checkpoint")
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["../other.safetensors", "{folder}/model.safetensors", "sub/model.safetensors", "..\\\\a", "", "..", "x" * 300],
+)
+def test_an_index_that_leads_out_of_its_folder_is_refused(
+    tmp_path: Path, folder: Path, fresh: Fresh, place: str
+) -> None:
+    (tmp_path / "other.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    names = load_file(folder / "model.safetensors")
+    index = {"weight_map": dict.fromkeys(names, place.format(folder=folder))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    refuses(fresh(seed=1), folder, "index.json has tensors in .*, which is no name of a file beside it")
 
 
 def test_a_list_and_an_index_that_disagree_are_refused(shards: Path, fresh: Fresh) -> None:

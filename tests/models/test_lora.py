@@ -16,7 +16,7 @@ from torchpipe.models.llama3_2 import lora_llama3_2_1b, lora_llama3_2_3b
 from torchpipe.models.lora import build_lora_decoder, merge_lora, merged_state_dict, merged_tensors
 from torchpipe.models.tiny import TINY_LLAMA3
 from torchpipe.modules import LinearCrossEntropyLoss, Llama3ScaledRoPE, TransformerDecoder
-from torchpipe.modules.peft import LoRAConfig, get_adapter_params, initialize_adapters
+from torchpipe.modules.peft import LoRAConfig, add_lora, get_adapter_params, initialize_adapters
 
 SMALL = replace(
     TINY_LLAMA3, vocab_size=60, num_layers=2, num_heads=4, embed_dim=32, intermediate_dim=48, max_seq_len=32
@@ -229,6 +229,7 @@ def test_a_plain_decoder_has_nothing_to_merge():
     [
         ({"lora_attn_modules": "q_proj"}, r"lora_attn_modules is 'q_proj'\. Give a list, as \[q_proj\]"),
         ({"lora_attn_modules": ["qproj"]}, r"'qproj', no projection .* Did you mean 'q_proj'\?"),
+        ({"lora_attn_modules": None}, r"lora_attn_modules is None\. Give a list, as \[q_proj, v_proj\]"),
         ({"lora_attn_modules": []}, "No matrix would have an adapter"),
         ({"apply_lora_to_output": True}, "can't be adapted for one and not the other. Leave it False, or"),
         ({"quantize_base": True}, "quantize_base is True, and torchpipe keeps base weights as they are"),
@@ -278,3 +279,19 @@ def test_a_llama_of_any_size_can_have_adapters():
     assert (lora.rank, lora.alpha, lora.dropout, lora.use_dora) == (2, 3.0, 0.1, True)
     with pytest.raises(ConfigError, match="quantize_base is True"):
         lora_llama(["q_proj"], **SIZES, lora_rank=2, lora_alpha=3.0, quantize_base=True)
+
+
+@pytest.mark.parametrize("use_dora", [False, True])
+def test_layers_that_share_a_matrix_keep_adapters_of_their_own_when_merged(use_dora: bool):
+    torch.manual_seed(0)
+    model = build_decoder(SMALL)
+    first, second = (model.get_submodule(f"layers.{index}.attn") for index in (0, 1))
+    second.q_proj = first.q_proj
+    add_lora(model, LoRAConfig(attn_modules=("q_proj",), rank=4, use_dora=use_dora))
+    for parameter in get_adapter_params(model).values():
+        nn.init.normal_(parameter, std=0.3)
+    merged = build_decoder(SMALL)
+    merged.load_state_dict(merged_state_dict(model))
+    assert difference(merged(tokens()), model(tokens())) < 1e-6
+    weights = [merged.get_parameter(f"layers.{index}.attn.q_proj.weight") for index in (0, 1)]
+    assert not torch.equal(*weights)

@@ -146,6 +146,14 @@ def test_tensors_that_do_not_fit_are_all_named_and_nothing_changes(adapter: Path
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_quantized_adapters_are_refused(adapter: Path, adapted: Adapted) -> None:
+    state = load_file(adapter / "adapter_model.safetensors")
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    save_file(state | {name: state[name].to(torch.int8)}, adapter / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"{name} \(I8\). They are quantized"):
+        load_peft_adapter(adapted(), adapter)
+
+
 def test_an_output_projection_beside_the_adapters_must_be_the_bases(adapter: Path, adapted: Adapted) -> None:
     model = adapted()
     name = "base_model.model.lm_head.base_layer.weight"

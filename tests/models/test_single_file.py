@@ -61,6 +61,12 @@ def test_a_pickled_file_that_was_cut_off_is_one_sentence(tmp_path: Path, fresh: 
         path.write_bytes(whole[:length])
         with pytest.raises(CheckpointError, match=r"consolidated\.00\.pth can't be read as tensors .* fetch it again"):
             load_single_file(model, path, "meta")
+    for old, new in ((b"QK\x00", b"\x85K\x00"), (b"storageq\x03", b"storageh\x03")):  # other words of the pickle
+        damaged = whole.replace(old, new, 1)
+        assert damaged != whole
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"consolidated\.00\.pth can't be read as tensors .* fetch it again"):
+            load_single_file(model, path, "meta")
     assert torch.equal(model.output.weight, fresh(seed=1).output.weight)
 
 
@@ -88,3 +94,14 @@ def test_names_of_the_wrong_layout_are_listed(tmp_path: Path, fresh: Fresh) -> N
     torch.save(fresh().state_dict(), tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match=r"missing: layers.0.attention.wk.weight.*extra: layers.0.attn.k_proj"):
         load_single_file(fresh(), tmp_path / "a.pt", "meta")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e5m2, torch.complex64])
+def test_tensors_that_are_no_floats_are_refused(tmp_path: Path, fresh: Fresh, dtype: torch.dtype) -> None:
+    state = fresh().state_dict()
+    torch.save({**state, "norm.scale": state["norm.scale"].to(dtype)}, tmp_path / "model.pt")
+    model = fresh(seed=1)
+    before = model.output.weight.clone()
+    with pytest.raises(CheckpointError, match=rf"norm\.scale \({dtype}\). They are quantized"):
+        load_single_file(model, tmp_path / "model.pt", "ours")
+    assert torch.equal(model.output.weight, before)

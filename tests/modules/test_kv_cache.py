@@ -226,3 +226,19 @@ def test_caches_that_cannot_be_are_refused():
         local_kv_cache(nn.Linear(1, 1), batch_size=1, device="cpu", dtype=torch.float32),
     ):
         pass
+
+
+@torch.no_grad()
+def test_rows_that_missed_tokens_are_refused_and_not_read_with_gaps():
+    model, tokens = build(), random_tokens(num_rows=3)
+    model.setup_caches(3, torch.float32)
+    whole = model(tokens)
+    model.reset_caches()
+    model(tokens[:, :4])
+    model(tokens[:2, 4:6])
+    with pytest.raises(DataError, match="has 3 rows, and the key/value cache holds all tokens so far of 2 of them"):
+        model(tokens[:, 6:])
+    rest = model(tokens[:2, 6:])
+    torch.testing.assert_close(rest, whole[:2, 6:], atol=1e-5, rtol=1e-5)
+    model.reset_caches()
+    torch.testing.assert_close(model(tokens), whole, atol=1e-5, rtol=1e-5)

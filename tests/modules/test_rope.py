@@ -142,3 +142,11 @@ def test_settings_that_make_no_sense_are_refused():
         RotaryPositionalEmbeddings(7)
     with pytest.raises(ConfigError, match=r"low_freq_factor is 4\.0 and high_freq_factor is 4\.0"):
         Llama3ScaledRoPE(8, low_freq_factor=4.0)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 1), (1, 4), (3, 5), (2, 5, 1)])
+def test_positions_of_another_shape_are_refused_and_not_spread(shape: tuple[int, ...]):
+    rope = RotaryPositionalEmbeddings(4, max_seq_len=8)
+    message = r"input_pos has the shape \[.*, and there are 2 rows of 5 tokens. Give \[2, 5\]"
+    with pytest.raises(DataError, match=message):
+        rope(torch.ones(2, 5, 1, 4), input_pos=torch.zeros(shape, dtype=torch.int64))

@@ -291,6 +291,24 @@ def test_an_epoch_has_so_many_steps_and_each_is_exported(
     assert [line.split()[1] for line in logged.read_text().splitlines()] == ["2", "4"]
 
 
+def test_an_export_that_fails_loses_no_step_and_is_made_on_resume(
+    sft: ModuleType, torchtune_job: Job, torchtune_llama: SimpleNamespace, tmp_path: Path
+) -> None:
+    more = ["max_steps_per_epoch=2", "epochs=2", "gradient_accumulation_steps=1", "seed=1", "max_generated_tokens=0"]
+    words = torchtune_job(torchtune_llama.LORA, *more, "num_rows_for_training_loss=0")
+    run(sft, [*words, f"output_dir={tmp_path / 'whole'}"])
+    out = tmp_path / "out"
+    (out / "epoch_0").mkdir(parents=True)
+    (out / "epoch_0" / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"epoch_0 holds notes\.txt"):
+        run(sft, words)
+    assert newest(out).name == "step_00000002"
+    (out / "epoch_0" / "notes.txt").unlink()
+    run(sft, [*words, "resume=true"])
+    for epoch in ("epoch_0", "epoch_1"):
+        assert same(out / epoch / "model.safetensors", tmp_path / "whole" / epoch / "model.safetensors")
+
+
 # What torch's compiler does with its own tensors and functions.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*Function'> should not be instantiated")
 def test_activation_checkpointing_compiling_and_a_profile_change_no_weight(

@@ -79,6 +79,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     (folder / "optimizer.pt").write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="optimizer.pt is missing or damaged .*Remove the folder"):
         load_checkpoint(folder, model=model, optimizer=optimizer, depends_on={"seed": 3})
+    whole = {"optimizer": optimizer.state_dict(), "scheduler": None, "torch_rng": torch.get_rng_state()}
+    no_groups = {"optimizer": {"state": {}, "param_groups": []}}
+    for content in ([], {}, whole | {"optimizer": {}}, whole | no_groups, whole | {"torch_rng": torch.zeros(3)}):
+        torch.save(content, folder / "optimizer.pt")
+        with pytest.raises(CheckpointError, match="optimizer.pt is missing or damaged .*Remove the folder"):
+            load_checkpoint(folder, model=model, optimizer=optimizer, depends_on={"seed": 3})
     folder = save(tmp_path, 2)
     (folder / "model.safetensors").write_bytes(b"cut")
     with pytest.raises(CheckpointError, match=r"model\.safetensors can't be read as safetensors"):

@@ -136,6 +136,21 @@ def test_a_run_starts_from_an_adapter(make: Callable[..., FullModelHFCheckpointe
         make(adapter_checkpoint=given).load(decoder(2))
 
 
+def test_an_export_without_adapters_takes_the_place_of_one_with_and_of_nothing_else(
+    make: Callable[..., FullModelHFCheckpointer],
+) -> None:
+    checkpointer = make()
+    folder = checkpointer.export(decoder(0, lora=True), "epoch_0")
+    assert (folder / "adapter").is_dir()
+    checkpointer.export(decoder(0), "epoch_0")
+    assert not (folder / "adapter").exists()
+    checkpointer.export(decoder(0, lora=True), "epoch_0")
+    (folder / "adapter" / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="epoch_0 holds adapter, and the weights would take the whole folder"):
+        checkpointer.export(decoder(0), "epoch_0")
+    assert (folder / "adapter" / "notes.txt").read_text() == "mine"
+
+
 def test_an_adapter_that_is_nowhere_is_refused(make: Callable[..., FullModelHFCheckpointer]) -> None:
     with pytest.raises(ConfigError, match="adapter_checkpoint is 'epoch_9', which is neither under output_dir"):
         make(adapter_checkpoint="epoch_9")
@@ -148,7 +163,8 @@ def test_files_can_be_a_list_a_format_or_the_index(base: Path, make: Callable[..
         model = decoder(1)
         make(checkpoint_files=given).load(model)
         assert torch.equal(logits(model), logits(decoder(0)))
-    for wrong in ({"filename_format": "model-{}.safetensors", "max_filename": "3"}, {"max_filename": "3"}):
+    many = {"filename_format": "model-{}-of-{}.safetensors", "max_filename": "99999999"}
+    for wrong in ({"filename_format": "model-{}.safetensors", "max_filename": "3"}, {"max_filename": "3"}, many):
         with pytest.raises(ConfigError, match="Give a list of names, or filename_format with two {} and max_filename"):
             make(checkpoint_files=wrong)
 

@@ -20,8 +20,10 @@ class Folder:
 def test_after_each_epoch_and_every_so_many_steps_and_at_the_end() -> None:
     folder = Folder()
     exports = Exports(folder, None, every=2, adapter_only=True)
-    due = [exports.after(step, epoch=0 if step == 3 else None) for step in range(1, 6)]
-    assert due == [False, True, True, True, False]
+    epochs = {step: 0 if step == 3 else None for step in range(6)}
+    assert [step for step in epochs if exports.due(step, epochs[step])] == [2, 3, 4]
+    for step, epoch in epochs.items():
+        exports.after(step, epoch=epoch)
     assert exports.at_end(5, epoch=None) == Path("step_5")
     assert folder.exported == [(name, True) for name in ("step_2", "epoch_0", "step_4", "step_5")]
 
@@ -29,7 +31,7 @@ def test_after_each_epoch_and_every_so_many_steps_and_at_the_end() -> None:
 def test_the_last_step_is_exported_once() -> None:
     folder = Folder()
     exports = Exports(folder, None)
-    assert exports.after(7, epoch=1)
+    exports.after(7, epoch=1)
     assert exports.at_end(7, epoch=1) == Path("epoch_1")
     assert folder.exported == [("epoch_1", False)]
 
@@ -41,5 +43,6 @@ def test_a_run_that_is_resumed_at_its_end_exports_again() -> None:
 
 def test_without_a_checkpointer_nothing_is_exported() -> None:
     exports = Exports(None, None, every=1)
-    assert not exports.after(1, epoch=0)
+    exports.after(1, epoch=0)
+    assert not exports.due(1, 0)
     assert exports.at_end(1, epoch=0) is None

@@ -67,14 +67,19 @@ def renamed_text(text: str) -> tuple[str, list[tuple[int, str]]]:
 [(3, 'torchpipe.modules.loss.X')])
     """
     pieces, renamed, end = [], [], 0
-    # An alias (*name) leads to its anchor's node again, so that places are met more than once.
-    nodes = {node.start_mark.index: node for node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader))}
-    for _, node in sorted(nodes.items()):
-        if _DOTTED.fullmatch(node.value):
-            start = text.index("torchtune", node.start_mark.index)  # behind a quote, if there is one
-            pieces += [text[end:start], "torchpipe"]
-            end = start + len("torchtune")
-            renamed.append((node.start_mark.line + 1, "torchpipe" + node.value.removeprefix("torchtune")))
+    values = [node for node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader)) if _DOTTED.fullmatch(node.value)]
+    # A node begins at its anchor or tag, and a token at the value itself; both end with it. An alias (*name) leads to
+    # its anchor's node again, so that places are met more than once.
+    ends = {node.end_mark.index for node in values}
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.ScalarToken) and token.end_mark.index in ends:
+            start, stop = token.start_mark.index, token.end_mark.index
+            new = "torchpipe" + token.value.removeprefix("torchtune")
+            place = text.rfind(token.value, start, stop)  # behind a quote, or a block's sign and comment
+            written = f'"{new}"' if place < 0 else text[start:place] + new + text[place + len(token.value) : stop]
+            pieces += [text[end:start], written]
+            end = stop
+            renamed.append((token.start_mark.line + 1, new))
     return "".join([*pieces, text[end:]]), renamed
 
 
@@ -88,6 +93,7 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
         ConfigError: the file is no config.
     """
     from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     from torchpipe.config import validate
     from torchpipe.config.load import load_config
@@ -101,15 +107,24 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
     known = recipe_keys(recipe) if known is None else known
     found = sort_torchtune_keys(cfg, known)
     problems = list(found.refused)
-    for key in map(str, found.cfg):
-        value = None if OmegaConf.is_missing(found.cfg, key) else found.cfg[key]
+    for key in found.cfg:
         if key not in known:
-            problems.append(f"{key} is not a key of recipe {recipe}.{did_you_mean(key, known)}")
-        elif value is not None and (fault := known[key].fault_of(value)):
+            problems.append(f"{key} is not a key of recipe {recipe}.{did_you_mean(str(key), known)}")
+            continue
+        if OmegaConf.is_missing(found.cfg, key):
+            continue
+        try:
+            value = found.cfg[key]
+        except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+            problems.append(f"{key} can't be told: {str(error).splitlines()[0]}")
+            continue
+        needed = known[str(key)].default is ...
+        if value is None and needed:
+            problems.append(f"{key} is null, and recipe {recipe} needs it.")
+        elif value is not None and (fault := known[str(key)].fault_of(value)):
             problems.append(f"{key} is {value!r}. {fault}")
-    for key, setting in known.items():
-        if setting.default is ... and not OmegaConf.is_missing(found.cfg, key) and found.cfg.get(key) is None:
-            problems.append(f"{key} is missing, which recipe {recipe} needs.")
+    absent = [key for key, setting in known.items() if setting.default is ... and key not in found.cfg]
+    problems += [f"The config has no {key!r}, which recipe {recipe} needs." for key in absent]
     try:
         validate(found.cfg)
     except ConfigError as error:

@@ -41,9 +41,11 @@ def load_config(file: str | Path) -> DictConfig:
                     "--config names the file. Give the key another name."
                 )
         cfg = OmegaConf.create(text)
+    except ConfigError:
+        raise
     except yaml.YAMLError as error:
         raise ConfigError(_told(name, error)) from error
-    except (OmegaConfBaseException, RecursionError) as error:
+    except (OmegaConfBaseException, RecursionError, ValueError) as error:  # ValueError: a number of 4300 digits or more
         raise ConfigError(f"{name}: {(str(error).splitlines() or ['nested too deeply'])[0]}") from error
     assert isinstance(cfg, DictConfig)
     return remember_file(cfg, name)

@@ -8,6 +8,8 @@ from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from typing import Any
 
+from torchpipe.errors import DistributedError
+
 _PATIENCE = 10.0
 """Seconds that an end waits for the item that is being read. The thread ends after it in any case."""
 
@@ -24,17 +26,26 @@ class ReadAhead(Iterator[Any]):
         items: read by the thread alone from now on.
         depth: the most items that are read and were not asked for, 1 or more.
 
+    Raises (when an item is asked for):
+        DistributedError: in a process that was forked from the one that made it.
+
     >>> ahead = ReadAhead(iter("abc"), depth=2)
     >>> next(ahead), list(ahead)
     ('a', ['b', 'c'])
     """
 
     def __init__(self, items: Iterator[Any], *, depth: int) -> None:
+        self._process = os.getpid()
         self._thread = thread = _Reader(items, depth)
         self._end = Finalize(self, _end, args=(thread,), exitpriority=20)  # before the workers of what it reads
         thread.start()
 
     def __next__(self) -> Any:
+        if self._process != os.getpid():
+            raise DistributedError(
+                f"What process {self._process} reads ahead was asked for in process {os.getpid()}, forked from it, "
+                "where the thread that reads is not. Make the loader in the process that uses it."
+            )
         if self._thread.has_given_all:
             raise StopIteration
         item = self._thread.ready.get()
@@ -80,10 +91,12 @@ class _Reader(threading.Thread):
                 pass
         except BaseException as raised:  # all of them are for who asks for the item
             error = raised
-        finally:
-            _READERS.discard(self)
+        _READERS.discard(self)
+        try:
             close(self._items)
-            self._items = None
+        except BaseException as raised:
+            error = error or raised
+        self._items = None
         self.ready.put(_End(error))
 
     def _read_one(self) -> bool:

@@ -18,6 +18,8 @@ CONFIG_FILE = "config.json"
 MODEL_TYPE = "llama"
 """Hugging Face's name of the architecture that ``build_decoder`` builds; Llama 2, 3, 3.1, 3.2 and 3.3 share it."""
 
+QUANTIZATION = "quantization_config"
+
 # Our names of the sizes, and theirs. The longest document is no fact of the weights: a run may choose a shorter one.
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -68,7 +70,7 @@ def read_config_json(folder: Path, name: str = CONFIG_FILE) -> dict[str, Any] | 
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} can't be read as JSON: {error}. Fetch it from the model's publisher again."
         ) from error
@@ -78,15 +80,21 @@ def read_config_json(folder: Path, name: str = CONFIG_FILE) -> dict[str, Any] | 
 
 
 def check_model_type(content: Mapping[str, Any], path: Path) -> None:
-    """Refuses the ``config.json`` of another architecture.
+    """Refuses the ``config.json`` of another architecture, or of weights in fewer bits.
 
     Raises:
-        CheckpointError: its ``model_type`` is not Llama's.
+        CheckpointError: its ``model_type`` is not Llama's, or it has a ``quantization_config``.
     """
     if (found := content.get("model_type")) != MODEL_TYPE:
         raise CheckpointError(
             f"{path} says model_type {found!r}, and the model is a decoder of Llama's kind ({MODEL_TYPE!r}). "
             "Choose a checkpoint of Llama 2, 3, 3.1, 3.2 or 3.3."
+        )
+    if quantized := content.get(QUANTIZATION):
+        method = quantized.get("quant_method") if isinstance(quantized, Mapping) else quantized
+        raise CheckpointError(
+            f"{path} has a {QUANTIZATION} ({method}): its weights are quantized, and only plain ones are read. Choose "
+            "the checkpoint that it was made from."
         )
 
 
@@ -102,18 +110,39 @@ def differences(config: DecoderConfig, content: Mapping[str, Any]) -> list[str]:
 
 
 def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a ``config.json`` decides the logits, in one form and with the defaults of Llama's config filled in."""
+    """What of a ``config.json`` decides the logits, in one form and with the defaults of Llama's config filled in.
+
+    What is not of the type that it should be stays as it is, so that it differs from every model's.
+    """
     heads = content.get("num_attention_heads")
     hidden = content.get("hidden_size")
     by_default: dict[str, Any] = {"num_key_value_heads": heads, "rms_norm_eps": 1e-6}
     facts = {key: content.get(key, by_default.get(key)) for key in _SIZES.values() if key != "vocab_size"}
-    facts["head_dim"] = content.get("head_dim") or (hidden and heads and hidden // heads)
-    rope = dict(content.get("rope_parameters") or content.get("rope_scaling") or {})
-    facts["rope_theta"] = float(rope.pop("rope_theta", content.get("rope_theta", 10_000.0)))
+    facts["head_dim"] = content.get("head_dim")
+    if not facts["head_dim"] and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
+        facts["head_dim"] = hidden // heads
+    return facts | _rope_facts(content) | {key: content.get(key, value) for key, value in _FIXED.items()}
+
+
+def _rope_facts(content: Mapping[str, Any]) -> dict[str, Any]:
+    stated = content.get("rope_parameters") or content.get("rope_scaling") or {}
+    theta = content.get("rope_theta", 10_000.0)
+    if not isinstance(stated, Mapping):
+        return {"rope_theta": theta, "rope_scaling": stated}
+    # The whole head is turned here; a key of another kind of scaling stays, so that it is refused and not left out.
+    rope = {"partial_rotary_factor": content.get("partial_rotary_factor"), **stated}
+    rope = {key: value for key, value in rope.items() if value is not None}
+    if rope.get("partial_rotary_factor") == 1:
+        del rope["partial_rotary_factor"]
+    theta = rope.pop("rope_theta", theta)
     kind = rope.pop("rope_type", rope.pop("type", "default"))
-    facts["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **_numbers(rope)}
-    return facts | {key: content.get(key, value) for key, value in _FIXED.items()}
+    scaling = {"rope_type": kind, **{key: _number(value) for key, value in rope.items()}}
+    return {"rope_theta": _number(theta), "rope_scaling": None if scaling == {"rope_type": "default"} else scaling}
 
 
-def _numbers(rope: Mapping[str, Any]) -> dict[str, float]:
-    return {key: float(rope[key]) for key in _SCALING.values() if key in rope}
+def _number(value: Any) -> Any:
+    """An integer of JSON's as the float that it stands for; anything else as it is."""
+    try:
+        return float(value) if isinstance(value, int) else value
+    except OverflowError:
+        return value

@@ -15,6 +15,8 @@ from torchpipe.errors import CheckpointError
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+_LONGEST_NAME = 255
+FLOATS = ("F64", "F32", "F16", "BF16")
 _PICKLED = (".bin", ".pt", ".pth")
 
 
@@ -24,11 +26,32 @@ class StoredTensors:
 
     Attributes:
         shapes: of every tensor, by name.
+        no_floats: of those whose values are no floats of 16 bits or more, the type as the file says it.
         read: gives the tensor of a name, in the type that it is stored in.
     """
 
     shapes: Mapping[str, list[int]]
+    no_floats: Mapping[str, str]
     read: Callable[[str], torch.Tensor]
+
+
+def refuse_no_floats(no_floats: Mapping[str, str], path: Path) -> None:
+    """Refuses integers and floats of 8 bits or fewer: they are quantized weights, and stand for other numbers.
+
+    Args:
+        no_floats: the types of such tensors, by name.
+        path: where they lie.
+
+    Raises:
+        CheckpointError: there are such tensors.
+    """
+    if no_floats:
+        name, kind = min(no_floats.items())
+        raise CheckpointError(
+            f"{path} holds {len(no_floats)} tensors that are no floating-point numbers of 16 bits or more, such as "
+            f"{name} ({kind}). They are quantized, and only plain weights are read: choose the checkpoint that it was "
+            "made from."
+        )
 
 
 def weight_files(folder: Path, files: Sequence[str] | None = None) -> list[str]:
@@ -95,14 +118,25 @@ def read_index(folder: Path) -> dict[str, str]:
     path = folder / INDEX_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): str(file) for name, file in content["weight_map"].items()}
+        index = {str(name): str(file) for name, file in content["weight_map"].items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{path} can't be read as an index of safetensors files ({type(error).__name__}: {error}). "
             "Fetch it from the model's publisher again."
         ) from error
+    if elsewhere := sorted(file for file in set(index.values()) if not _is_file_name(file)):
+        raise CheckpointError(
+            f"{path} has tensors in {elsewhere[0][:100]!r}, which is no name of a file beside it. Fetch it from the "
+            "model's publisher again."
+        )
+    return index
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether it can only be a file of the folder that it is looked for in, on any system."""
+    return name not in ("", ".", "..") and len(name) <= _LONGEST_NAME and not set(name) & set("/\\\0")
 
 
 @contextmanager
@@ -119,6 +153,7 @@ def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[S
     handles: dict[str, Any] = {}
     file_of: dict[str, str] = {}
     shapes: dict[str, list[int]] = {}
+    no_floats: dict[str, str] = {}
     with ExitStack() as stack:
         for file in weight_files(folder, files):
             try:
@@ -131,7 +166,10 @@ def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[S
                         f"{name} lies in {file_of[name]} and in {file} of {folder}. Name the files of one checkpoint."
                     )
                 file_of[name] = file
-                shapes[name] = list(handles[file].get_slice(name).get_shape())
+                tensor = handles[file].get_slice(name)
+                shapes[name] = list(tensor.get_shape())
+                if (kind := tensor.get_dtype()) not in FLOATS:
+                    no_floats[name] = kind
         misplaced = [name for name, file in index.items() if file_of.get(name) != file]
         if misplaced:
             name = misplaced[0]
@@ -139,7 +177,9 @@ def open_tensors(folder: Path, files: Sequence[str] | None = None) -> Iterator[S
                 f"{folder / INDEX_FILE} and its files disagree on {len(misplaced)} tensors: {name} is to lie in "
                 f"{index[name]} and is in {file_of.get(name, 'none of them')}. Fetch the whole checkpoint again."
             )
-        yield StoredTensors(shapes=shapes, read=lambda name: handles[file_of[name]].get_tensor(name))
+        yield StoredTensors(
+            shapes=shapes, no_floats=no_floats, read=lambda name: handles[file_of[name]].get_tensor(name)
+        )
 
 
 def unreadable(path: Path, error: Exception) -> CheckpointError:

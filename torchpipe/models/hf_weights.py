@@ -10,7 +10,14 @@ import torch
 from safetensors.torch import save_file
 
 from torchpipe.errors import CheckpointError, ConfigError
-from torchpipe.models.hf_config import CONFIG_FILE, check_model_type, config_json, differences, read_config_json
+from torchpipe.models.hf_config import (
+    CONFIG_FILE,
+    QUANTIZATION,
+    check_model_type,
+    config_json,
+    differences,
+    read_config_json,
+)
 from torchpipe.models.hf_families import check_names
 from torchpipe.models.hf_files import INDEX_FILE, SINGLE_FILE, open_tensors
 from torchpipe.models.hf_names import halves_from_pairs, name_in, row_of
@@ -157,10 +164,11 @@ def _shards(state: Mapping[str, torch.Tensor], max_bytes: int) -> list[int]:
 
 def _whole_config(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """The model's facts over further keys, without what those say of the same facts in another form."""
-    other_forms = {"rope_parameters", "dtype", "transformers_version"}
+    other_forms = {"rope_parameters", "partial_rotary_factor", "dtype", "transformers_version", QUANTIZATION}
     told = {key: value for key, value in more.items() if key not in other_forms}
     # A run may take shorter documents than the weights can; the longer context stays true of them.
-    longest = max(own["max_position_embeddings"], told.get("max_position_embeddings") or 0)
+    longest = told.get("max_position_embeddings")
+    longest = max(own["max_position_embeddings"], longest if isinstance(longest, int) else 0)
     # A decoder does not know where texts begin and end, and without the keys transformers would take ids 1 and 2.
     return {"bos_token_id": None, "eos_token_id": None, **told, **own, "max_position_embeddings": longest}
 

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 
 from torchpipe.errors import CheckpointError
-from torchpipe.models.hf_files import StoredTensors, unreadable
+from torchpipe.models.hf_files import StoredTensors, refuse_no_floats, unreadable
 from torchpipe.models.hf_names import EMBEDDING, OUTPUT, Layout, name_in, pairs_from_halves, row_of
 from torchpipe.models.weights import check_tensors, refuse_meta, shapes_of
 from torchpipe.modules import TransformerDecoder
@@ -34,8 +34,8 @@ def fill_from_layout(
         tied: whether the stored embedding is the output projection of a model that has one of its own.
 
     Raises:
-        CheckpointError: another vocabulary; tensors missing, extra or of another shape; an output projection of its own
-            for a model that has none; or a file that was damaged.
+        CheckpointError: another vocabulary; tensors missing, extra, of another shape or quantized; an output projection
+            of its own for a model that has none; or a file that was damaged.
 
     Warns:
         UserWarning: a tensor holds NaN or infinity. It is loaded as it is.
@@ -51,6 +51,7 @@ def fill_from_layout(
         names[OUTPUT.ours] = embedding
     stored_twice = not own_output and shapes.pop(output, None) is not None
     check_tensors({names[ours]: shape for ours, shape in shapes_of(state).items()}, shapes, path)
+    refuse_no_floats({name: kind for name, kind in stored.no_floats.items() if name in shapes}, path)
     try:
         if stored_twice and not torch.equal(stored.read(output), stored.read(embedding)):
             raise CheckpointError(

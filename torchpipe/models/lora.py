@@ -1,6 +1,6 @@
 """Decoders with low-rank adapters: from a config to a model, and from a model to plain weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from torchpipe.models.config import DecoderConfig
 from torchpipe.modules import TransformerDecoder
 from torchpipe.modules.peft import LoRAConfig, LoRALinear, add_lora, get_adapter_params
 from torchpipe.modules.peft.config import refuse_quantized
+from torchpipe.modules.peft.state_dicts import LORA_A
 from torchpipe.modules.peft.surgery import TIED_OUTPUT
 
 
@@ -46,6 +47,8 @@ def build_lora_decoder(
     refuse_quantized(quantize_base)
     if isinstance(lora_attn_modules, str):
         raise ConfigError(f"lora_attn_modules is {lora_attn_modules!r}. Give a list, as [{lora_attn_modules}].")
+    if not isinstance(lora_attn_modules, Iterable):
+        raise ConfigError(f"lora_attn_modules is {lora_attn_modules!r}. Give a list, as [q_proj, v_proj].")
     lora = LoRAConfig(
         attn_modules=tuple(lora_attn_modules),
         mlp=apply_lora_to_mlp,
@@ -106,13 +109,19 @@ def merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tenso
 
 
 def _merged_tensors(model: TransformerDecoder) -> Iterator[tuple[str, torch.Tensor]]:
-    # By identity: a wrapper, as of activation checkpointing, hides itself in the names of the state dict alone.
+    # Each module by the name that its adapter has in the state dict, from which a wrapper, as of activation
+    # checkpointing, takes its own part; and not by its weight, which several modules may share.
+    state = model.state_dict(keep_vars=True)
     adapters = {id(parameter) for parameter in get_adapter_params(model).values()}
-    of_weight = {id(module.weight): module for module in model.modules() if isinstance(module, LoRALinear)}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    of_adapter = {id(module.lora_a.weight): module for module in model.modules() if isinstance(module, LoRALinear)}
+    adapted = {
+        f"{name.removesuffix(LORA_A)}.weight": of_adapter[id(tensor)]
+        for name, tensor in state.items()
+        if id(tensor) in of_adapter
+    }
+    for name, tensor in state.items():
         if id(tensor) not in adapters:
-            adapted = of_weight.get(id(tensor))
-            yield name, tensor.detach() if adapted is None else adapted.merged_weight()
+            yield name, adapted[name].merged_weight() if name in adapted else tensor.detach()
 
 
 def _check_adapted(model: TransformerDecoder) -> None:

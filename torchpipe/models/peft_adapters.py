@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from torchpipe.errors import CheckpointError, ConfigError
-from torchpipe.models.hf_files import unreadable
+from torchpipe.models.hf_files import FLOATS, refuse_no_floats, unreadable
 from torchpipe.models.hf_names import OUTPUT, halves_from_pairs, name_in, pairs_from_halves, row_of
 from torchpipe.models.layouts import base_state
 from torchpipe.models.publish import published_folder
@@ -97,7 +97,9 @@ def load_peft_adapter(model: TransformerDecoder, folder: str | Path) -> None:
         raise CheckpointError(f"{folder} holds no {ADAPTER_FILE}. Give the folder that PEFT's save_pretrained wrote.")
     try:
         with safe_open(path, framework="pt") as file:
-            shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: list(tensor.get_shape()) for name, tensor in slices.items()}
+            kinds = {name: tensor.get_dtype() for name, tensor in slices.items()}
             expected = {peft_name(ours): shape for ours, shape in shapes_of(state).items()}
             own_output = base_state(model).get(OUTPUT.ours)
             if _BASE_OUTPUT in shapes and own_output is not None and _same(file.get_tensor(_BASE_OUTPUT), own_output):
@@ -105,6 +107,7 @@ def load_peft_adapter(model: TransformerDecoder, folder: str | Path) -> None:
             check_tensors(
                 expected, shapes, path, do="Give the model adapters on the same matrices and of the same rank."
             )
+            refuse_no_floats({name: kind for name, kind in kinds.items() if kind not in FLOATS}, path)
             with torch.no_grad():
                 for ours, tensor in state.items():
                     stored = file.get_tensor(peft_name(ours))
@@ -196,7 +199,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} holds no {ADAPTER_CONFIG_FILE}. Give the folder that PEFT's save_pretrained wrote."
         ) from error
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path} can't be read as a JSON object: {error}. Write the adapter anew.") from error
 
 

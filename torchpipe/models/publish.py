@@ -44,9 +44,17 @@ def published_folder(folder: Path) -> Iterator[Path]:
 
 def _refuse_loss(folder: Path, new: Path) -> None:
     there = list(folder.iterdir()) if folder.is_dir() else []
-    lost = sorted(e.name for e in there if not (new / e.name).exists() and not any(e.match(own) for own in _OURS))
+    lost = sorted(e.name for e in there if not (new / e.name).exists() and not _is_ours(e))
     if lost:
         raise CheckpointError(
             f"{folder} holds {', '.join(lost[:5])}{' and more' if len(lost) > 5 else ''}, and the weights would take "
             "the whole folder. Name a new one."
         )
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether it is a file of weights, or a folder of nothing else, as that of an export's adapters."""
+    if entry.is_dir():
+        inside = list(entry.iterdir())
+        return bool(inside) and all(map(_is_ours, inside))
+    return any(entry.match(own) for own in _OURS)

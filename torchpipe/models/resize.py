@@ -124,7 +124,7 @@ def _known_tokens(folder: Path) -> dict[str, int]:
         try:
             decoder = json.loads(path.read_text(encoding="utf-8")).get("added_tokens_decoder") or {}
             known |= {token["content"]: int(token_id) for token_id, token in decoder.items()}
-        except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
             raise TokenizerError(f"{path} can't be read ({type(error).__name__}: {error}). Fetch it again.") from error
     return known
 

@@ -1,6 +1,5 @@
 """One file of weights under Meta's names or our own: pickled by torch, or safetensors."""
 
-import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +47,7 @@ def open_single_file(path: Path) -> Iterator[StoredTensors]:
         return
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # torch.load raises whatever the damaged bytes lead to
         reason = str(error).partition("\n")[0]
         raise CheckpointError(
             f"{path} can't be read as tensors that torch.save wrote ({type(error).__name__}: {reason}). It is cut off, "
@@ -57,4 +56,9 @@ def open_single_file(path: Path) -> Iterator[StoredTensors]:
     if not isinstance(content, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
         raise CheckpointError(f"{path} holds something other than tensors by name. Give a file of weights alone.")
     shapes = {str(name): list(tensor.shape) for name, tensor in content.items()}
-    yield StoredTensors(shapes=shapes, read=content.__getitem__)
+    no_floats = {str(name): str(tensor.dtype) for name, tensor in content.items() if not _is_float(tensor)}
+    yield StoredTensors(shapes=shapes, no_floats=no_floats, read=content.__getitem__)
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() >= 2

@@ -46,6 +46,7 @@ class KVCache(nn.Module):
         self.register_buffer("k_cache", torch.zeros(shape, dtype=dtype), persistent=False)
         self.register_buffer("v_cache", torch.zeros(shape, dtype=dtype), persistent=False)
         self._size = 0
+        self._num_rows = batch_size  # of the last update: what the others lack can't be attended to
 
     @property
     def size(self) -> int:
@@ -70,13 +71,19 @@ class KVCache(nn.Module):
             Two views [b, n_kv, max_seq_len, h_d]; what lies beyond :attr:`size` on the third axis is zero.
 
         Raises:
-            DataError: there are more rows than the cache has, or no room for so many tokens.
+            DataError: there are more rows than the cache has, or than there were the time before; or no room for so
+                many tokens.
         """
         num_rows, _, num_tokens, _ = k_val.shape
         if num_rows > self.batch_size:
             raise DataError(
                 f"The batch has {num_rows} rows, and the key/value cache was set up for {self.batch_size}. "
                 "Give fewer rows, or set caches up with a larger batch_size."
+            )
+        if self._size and num_rows > self._num_rows:
+            raise DataError(
+                f"The batch has {num_rows} rows, and the key/value cache holds all tokens so far of {self._num_rows} "
+                "of them. Call reset_caches() and give every row from its first token."
             )
         start, stop = self._size, self._size + num_tokens
         if stop > self.max_seq_len:
@@ -86,7 +93,7 @@ class KVCache(nn.Module):
             )
         self.k_cache[:num_rows, :, start:stop] = k_val
         self.v_cache[:num_rows, :, start:stop] = v_val
-        self._size = stop
+        self._size, self._num_rows = stop, num_rows
         return self.k_cache[:num_rows], self.v_cache[:num_rows]
 
 

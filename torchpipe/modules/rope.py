@@ -49,11 +49,12 @@ class RotaryPositionalEmbeddings(nn.Module):
 
         Args:
             x: [b, s, n_h, h_d], the queries or keys of n_h heads.
-            input_pos: int64 [b, s], each token's position in its document; None counts 0, 1, 2, ... along s.
+            input_pos: int64 [b, s], each token's position in its document, or [1, s] where it is that of every row;
+                None counts 0, 1, 2, ... along s.
 
         Raises:
-            DataError: a position is negative, or ``max_seq_len`` or more (found on the CPU; a CUDA device stops with
-                its own index assertion).
+            DataError: ``input_pos`` has another shape; or a position is negative, or ``max_seq_len`` or more (found on
+                the CPU; a CUDA device stops with its own index assertion).
         """
         if self.cache.is_meta and not x.is_meta:  # weights took the place of meta ones by assignment
             self.cache = self._cosines_and_sines(x.device)
@@ -62,6 +63,11 @@ class RotaryPositionalEmbeddings(nn.Module):
                 raise DataError(self._too_far(x.shape[1] - 1))
             cache = self.cache[: x.shape[1]].unsqueeze(0)
         else:
+            if input_pos.shape != x.shape[:2] and input_pos.shape != (1, x.shape[1]):
+                raise DataError(
+                    f"input_pos has the shape {list(input_pos.shape)}, and there are {x.shape[0]} rows of {x.shape[1]} "
+                    f"tokens. Give {list(x.shape[:2])}."
+                )
             if input_pos.is_floating_point() or (input_pos.device.type == "cpu" and int(input_pos.min()) < 0):
                 raise DataError("input_pos holds a position that is negative or no integer. Count positions from 0.")
             try:

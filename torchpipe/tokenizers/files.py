@@ -93,6 +93,6 @@ def read_special_tokens(path: str | Path | None) -> dict[str, int] | None:
     content = read_bytes(path, "special tokens file", "Check special_tokens_path.")
     try:
         spec = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path} is not JSON ({error}). Give a Hugging Face tokenizer.json.") from error
     return parse_added_tokens(spec.get("added_tokens") if isinstance(spec, dict) else None, str(path))

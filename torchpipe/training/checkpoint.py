@@ -134,7 +134,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         version = state.get("version")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise _damaged(folder, error) from error
     if version not in _READABLE:
         readable = " and ".join(map(str, _READABLE))
@@ -161,6 +161,7 @@ def load_checkpoint(
     state = read_state(folder)
     try:
         saved = torch.load(folder / "optimizer.pt", weights_only=True, map_location="cpu")
+        has_scheduler = saved.get("scheduler") is not None
         before = _flat(state.get("depends_on", {}))
     except Exception as error:  # torch.load raises whatever the damaged bytes lead to
         raise _damaged(folder, error) from error
@@ -170,8 +171,8 @@ def load_checkpoint(
         for key in sorted({*before, *now})
         if before.get(key) != now.get(key)
     ]
-    if (scheduler is None) != (saved.get("scheduler") is None):
-        was, is_now = ("none", "one") if scheduler else ("one", "none")
+    if has_scheduler != (scheduler is not None):
+        was, is_now = ("one", "none") if has_scheduler else ("none", "one")
         changed.append(f"lr_scheduler was {was} and is {is_now}")
     if changed:
         raise CheckpointError(
@@ -179,12 +180,15 @@ def load_checkpoint(
             "anew in another output_dir."
         )
     _load_model(model, folder, state.get("base_weights"))
-    optimizer.load_state_dict(saved["optimizer"])
-    if scheduler is not None:
-        scheduler.load_state_dict(saved["scheduler"])
-    torch.set_rng_state(saved["torch_rng"])
-    if saved.get("cuda_rng") is not None and torch.cuda.is_initialized():
-        torch.cuda.set_rng_state(saved["cuda_rng"])
+    try:
+        optimizer.load_state_dict(saved["optimizer"])
+        if scheduler is not None:
+            scheduler.load_state_dict(saved["scheduler"])
+        torch.set_rng_state(saved["torch_rng"])
+        if saved.get("cuda_rng") is not None and torch.cuda.is_initialized():
+            torch.cuda.set_rng_state(saved["cuda_rng"])
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise _damaged(folder, error) from error
     return state
 
 

@@ -16,7 +16,7 @@ import torch
 from torchpipe._suggest import did_you_mean
 from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.hf_config import CONFIG_FILE, read_config_json
-from torchpipe.models.hf_files import open_tensors, weight_files
+from torchpipe.models.hf_files import open_tensors, refuse_no_floats, weight_files
 from torchpipe.models.hf_names import EMBEDDING, Layout
 from torchpipe.models.hf_weights import load_hf_weights, write_hf_weights
 from torchpipe.models.layouts import num_ids
@@ -324,13 +324,19 @@ def _file_names(files: Sequence[str] | Mapping[str, str] | None) -> list[str] | 
     if not isinstance(files, Mapping):
         return [str(name) for name in files]
     pattern, last = files.get("filename_format"), files.get("max_filename")
-    if set(files) != {"filename_format", "max_filename"} or str(pattern).count("{}") != 2 or not str(last).isdigit():
+    if (
+        set(files) != {"filename_format", "max_filename"}
+        or str(pattern).count("{}") != 2
+        or not str(last).isdecimal()
+        or len(str(last)) > 5
+    ):
         raise ConfigError(
             f"checkpoint_files is {dict(files)}. Give a list of names, or filename_format with two {{}} and "
             "max_filename in quotes, as filename_format: model-{}-of-{}.safetensors and max_filename: '00004'."
         )
     last = str(last)
-    return [str(pattern).format(str(number + 1).zfill(len(last)), last) for number in range(int(last))]
+    before, between, after = str(pattern).split("{}")
+    return [f"{before}{number + 1:0{len(last)}}{between}{last}{after}" for number in range(int(last))]
 
 
 def _load_adapter(model: TransformerDecoder, path: Path) -> None:
@@ -344,5 +350,6 @@ def _load_adapter(model: TransformerDecoder, path: Path) -> None:
         check_tensors(
             shapes_of(state), stored.shapes, path, do="Give the model the adapters that the file was saved with."
         )
+        refuse_no_floats(stored.no_floats, path)
         for name, tensor in state.items():
             tensor.copy_(stored.read(name))

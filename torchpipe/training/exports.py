@@ -21,17 +21,24 @@ class Exports:
         self._every, self._adapter_only = every, adapter_only
         self._newest: tuple[int, Path] | None = None
 
-    def after(self, step: int, *, epoch: int | None) -> bool:
-        """Exports if it is time to; returns whether it was.
+    def due(self, step: int, epoch: int | None) -> bool:
+        """Whether it is time to export after ``step``, counted from 1, which ended ``epoch``; None: it ended none."""
+        if self._checkpointer is None or step == 0:
+            return False
+        return epoch is not None or step % (self._every or step + 1) == 0
+
+    def after(self, step: int, *, epoch: int | None) -> None:
+        """Exports if it is time to.
+
+        The step's checkpoint is to be written before: where an export fails or is cut off, the run goes on from there,
+        and calls this again for the step that it goes on from.
 
         Args:
-            step: that was done, counted from 1.
+            step: that was done, counted from 1; 0: none was.
             epoch: that it ended, counted from 0; None: it ended none.
         """
-        if self._checkpointer is None or (epoch is None and step % (self._every or step + 1)):
-            return False
-        self.at_end(step, epoch=epoch)
-        return True
+        if self.due(step, epoch):
+            self.at_end(step, epoch=epoch)
 
     def at_end(self, step: int, *, epoch: int | None) -> Path | None:
         """Where the weights of a run's last step were exported, which is done now if it wasn't; None: nowhere."""

@@ -30,7 +30,7 @@ def get_cosine_schedule_with_warmup(
         last_epoch: the steps that were done before, less 1. A run that goes on gives the schedule its state instead.
 
     Raises:
-        ConfigError: a number of steps is below 0.
+        ConfigError: a number of steps is below 0, or none.
 
     >>> import torch
     >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.4)
@@ -44,8 +44,8 @@ def get_cosine_schedule_with_warmup(
     [0.0, 0.2, 0.4, 0.2, 0.0]
     """
     for name, value in (("num_warmup_steps", num_warmup_steps), ("num_training_steps", num_training_steps)):
-        if value < 0:
-            raise ConfigError(f"{name} is {value}. Give 0 or more.")
+        if not isinstance(value, int | float) or not value >= 0:
+            raise ConfigError(f"{name} is {value!r}. Give 0 or more.")
     factor = partial(
         _cosine_with_warmup,
         num_warmup_steps=num_warmup_steps,

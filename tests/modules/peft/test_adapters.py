@@ -109,6 +109,18 @@ def test_blocks_without_adapters_nest_and_survive_errors():
     assert not hasattr(model[3], "disabled")
 
 
+def test_blocks_that_overlap_leave_the_adapters_as_they_were():
+    model = mixed()
+    model[2].disabled = True
+    first, second = disable_adapter(model), disable_adapter(model)  # as two threads would enter and leave them
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert (model[0].disabled, model[2].disabled) == (True, True)
+    second.__exit__(None, None, None)
+    assert (model[0].disabled, model[2].disabled) == (False, True)
+
+
 def test_a_model_from_the_meta_device_gets_fresh_adapters():
     with torch.device("meta"):
         model = mixed()[:3]

@@ -1,8 +1,10 @@
 """A model's adapters: finding them, training them alone, switching them off, filling them."""
 
+import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -26,6 +28,11 @@ class _Switchable(AdapterModule, Protocol):
     """An adapter that can be switched off."""
 
     disabled: bool
+
+
+_lock = threading.Lock()
+_switched_off: WeakKeyDictionary[_Switchable, tuple[int, bool]] = WeakKeyDictionary()
+"""For each adapter the blocks that it is off in, and whether it was off before the first of them."""
 
 
 def get_adapter_params(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -74,7 +81,8 @@ def set_trainable_params(model: nn.Module, adapter_params: Collection[str]) -> N
 def disable_adapter(model: nn.Module) -> Generator[None, None, None]:
     """Inside the ``with`` block the model is its base: each adapter that has a ``disabled`` attribute has it True.
 
-    After it, also after an exception, each is as it was, so that blocks can stand in one another.
+    After it, also after an exception, each is as it was. Blocks may stand in one another, and overlap in several
+    threads: the adapters are off for all of them until the last block ends.
 
     >>> layer = LoRALinear(4, 4, rank=2, alpha=4.0)
     >>> with disable_adapter(layer):
@@ -83,14 +91,22 @@ def disable_adapter(model: nn.Module) -> Generator[None, None, None]:
     >>> layer.disabled
     False
     """
-    adapters: list[tuple[_Switchable, bool]] = [(m, m.disabled) for m in model.modules() if isinstance(m, _Switchable)]
-    try:
-        for adapter, _ in adapters:
+    adapters: list[_Switchable] = [module for module in model.modules() if isinstance(module, _Switchable)]
+    with _lock:
+        for adapter in adapters:
+            num_blocks, before = _switched_off.get(adapter, (0, adapter.disabled))
+            _switched_off[adapter] = num_blocks + 1, before
             adapter.disabled = True
+    try:
         yield
     finally:
-        for adapter, before in adapters:
-            adapter.disabled = before
+        with _lock:
+            for adapter in adapters:
+                num_blocks, before = _switched_off.pop(adapter)
+                if num_blocks > 1:
+                    _switched_off[adapter] = num_blocks - 1, before
+                else:
+                    adapter.disabled = before
 
 
 def initialize_adapters(model: nn.Module) -> None:
