@@ -21,7 +21,7 @@ def test_a_name_that_is_not_here_yet_says_so_in_yaml(module: str, name: str) -> 
 
 @pytest.mark.parametrize(("module", "name"), PLACES)
 def test_a_name_that_is_not_here_yet_says_so_on_import(module: str, name: str) -> None:
-    with pytest.raises(ImportError, match=rf"^torchpipe has no {module}\.{name} yet\. It (reads|keeps|trains|splits)"):
+    with pytest.raises(ImportError, match=rf"^torchpipe has no {module}\.{name} yet\. [A-Z].*\S\.$"):
         exec(f"from {module} import {name}")
 
 

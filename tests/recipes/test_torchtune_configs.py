@@ -310,7 +310,7 @@ def test_an_export_that_fails_loses_no_step_and_is_made_on_resume(
 
 
 # What torch's compiler does with its own tensors and functions.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*Function'> should not be instantiated")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_activation_checkpointing_compiling_and_a_profile_change_no_weight(
     sft: ModuleType,
     torchtune_job: Job,

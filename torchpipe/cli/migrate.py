@@ -123,7 +123,8 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
             problems.append(f"{key} is null, and recipe {recipe} needs it.")
         elif value is not None and (fault := known[str(key)].fault_of(value)):
             problems.append(f"{key} is {value!r}. {fault}")
-    absent = [key for key, setting in known.items() if setting.default is ... and key not in found.cfg]
+    given = set(map(str, found.cfg))  # "in" would leave out what is ??? and comes on the command line
+    absent = [key for key, setting in known.items() if setting.default is ... and key not in given]
     problems += [f"The config has no {key!r}, which recipe {recipe} needs." for key in absent]
     try:
         validate(found.cfg)

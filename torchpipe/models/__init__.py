@@ -1,5 +1,6 @@
 """Models: a config, a builder, and one small file for each family's sizes."""
 
+from torchpipe._not_yet import refusing
 from torchpipe.models.build import build_decoder, init_weights
 from torchpipe.models.config import DecoderConfig, RopeScaling
 from torchpipe.models.hf_weights import load_hf_weights, save_hf_weights
@@ -20,3 +21,5 @@ __all__ = [
     "save_peft_adapter",
     "save_weights",
 ]
+
+__getattr__ = refusing(__name__)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import prompt_template as as_prompt_template
 from torchpipe.data.train_on import TrainOnLike
@@ -102,3 +103,6 @@ def gemma_tokenizer(
     return GemmaTokenizer(
         path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )
+
+
+__getattr__ = refusing(__name__)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import DataError
@@ -121,3 +122,6 @@ def llama2_tokenizer(
     return Llama2Tokenizer(
         path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )
+
+
+__getattr__ = refusing(__name__)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message
 from torchpipe.models.clip import CLIP_IMAGE_MEAN, CLIP_IMAGE_STD
 from torchpipe.models.image_text import ImageTextTransform, MediaOverflow, messages_of, with_image_parts
@@ -142,3 +143,6 @@ def llama3_2_vision_transform(
         mask_policy=mask_policy,
         media_overflow=media_overflow,
     )
+
+
+__getattr__ = refusing(__name__)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.prompt_templates import PromptTemplate
 from torchpipe.data.train_on import TrainOnLike
@@ -91,3 +92,6 @@ def mistral_tokenizer(
     return MistralTokenizer(
         path, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )
+
+
+__getattr__ = refusing(__name__)

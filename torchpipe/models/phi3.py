@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message
 from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers import (
@@ -102,3 +103,6 @@ def phi3_mini_tokenizer(
     return Phi3MiniTokenizer(
         path, special_tokens, max_seq_len, prompt_template, truncation_type, mask_policy=mask_policy, train_on=train_on
     )
+
+
+__getattr__ = refusing(__name__)

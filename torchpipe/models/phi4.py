@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.messages import Message
 from torchpipe.data.train_on import TrainOnLike
 from torchpipe.tokenizers import (
@@ -125,3 +126,6 @@ def phi4_tokenizer(
         mask_policy=mask_policy,
         train_on=train_on,
     )
+
+
+__getattr__ = refusing(__name__)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, TypedDict, Unpack
 
+from torchpipe._not_yet import refusing
 from torchpipe.data.train_on import TrainOnLike
 from torchpipe.errors import ConfigError
 from torchpipe.tokenizers import (
@@ -134,3 +135,6 @@ def qwen2_tokenizer(
     """
     special_tokens = read_special_tokens(special_tokens_path)
     return Qwen2Tokenizer(path, merges_file, special_tokens, max_seq_len, prompt_template=prompt_template, **kwargs)
+
+
+__getattr__ = refusing(__name__)

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Unpack
 
+from torchpipe._not_yet import refusing
 from torchpipe.models.qwen2 import Qwen2Tokenizer, QwenOptions
 from torchpipe.tokenizers import ChatFormat, PromptTemplateLike, control_id, read_special_tokens
 from torchpipe.tokenizers.families import QWEN2_5
@@ -30,3 +31,6 @@ def qwen2_5_tokenizer(
     """The tokenizer of Qwen2.5; arguments as of :func:`torchpipe.models.qwen2.qwen2_tokenizer`."""
     special_tokens = read_special_tokens(special_tokens_path)
     return Qwen2_5Tokenizer(path, merges_file, special_tokens, max_seq_len, prompt_template=prompt_template, **kwargs)
+
+
+__getattr__ = refusing(__name__)

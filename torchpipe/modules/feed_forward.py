@@ -38,7 +38,7 @@ class FeedForward(nn.Module):
         """The transformed vectors, in the shape of ``x`` [..., embed_dim]."""
         if self.w3 is None:
             return self.w2(self.activation(self.w1(x)))
-        if type(self.activation) is nn.SiLU:
+        if type(self.activation) is nn.SiLU and not torch.compiler.is_compiling():
             return self.w2(_GatedSiLU.apply(self.w1(x), self.w3(x)))
         return self.w2(self.activation(self.w1(x)) * self.w3(x))
 

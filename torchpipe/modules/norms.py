@@ -25,7 +25,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The normalised vectors, in the shape and type of ``x`` [..., dim]."""
-        if x.device.type == "cpu" and x.dtype == self.scale.dtype == torch.float32:
+        on_cpu = x.device.type == "cpu" and x.dtype == self.scale.dtype == torch.float32
+        if on_cpu and not torch.compiler.is_compiling():  # a compiler fuses the operations itself
             return _RMSNormOnCPU.apply(x, self.scale, self.eps)  # pyright: ignore[reportReturnType]
         return nn.functional.rms_norm(x, self.scale.shape, self.scale, self.eps)
 

@@ -68,7 +68,9 @@ class RotaryPositionalEmbeddings(nn.Module):
                     f"input_pos has the shape {list(input_pos.shape)}, and there are {x.shape[0]} rows of {x.shape[1]} "
                     f"tokens. Give {list(x.shape[:2])}."
                 )
-            if input_pos.is_floating_point() or (input_pos.device.type == "cpu" and int(input_pos.min()) < 0):
+            # A compiled model has no look at values; a negative one would count from the end.
+            looks = input_pos.device.type == "cpu" and not torch.compiler.is_compiling()
+            if input_pos.is_floating_point() or (looks and int(input_pos.min()) < 0):
                 raise DataError("input_pos holds a position that is negative or no integer. Count positions from 0.")
             try:
                 cache = self.cache[input_pos]

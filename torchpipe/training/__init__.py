@@ -1,5 +1,6 @@
 """What recipes share: batches for a model, processes that train together, checkpoints, evaluation, logs, seeds."""
 
+from torchpipe._not_yet import refusing
 from torchpipe.training.activation_checkpointing import set_activation_checkpointing
 from torchpipe.training.bad_loss import check_loss
 from torchpipe.training.batches import batch_loss, collater, num_trained, step_totals, to_device, trained_weight
@@ -17,7 +18,6 @@ from torchpipe.training.checkpointers import (
     FullModelHFCheckpointer,
     FullModelMetaCheckpointer,
     FullModelTorchTuneCheckpointer,
-    ModelType,
 )
 from torchpipe.training.compiling import compile_layers
 from torchpipe.training.distributed import Ranks
@@ -28,6 +28,7 @@ from torchpipe.training.gradients import clip_grad_norm
 from torchpipe.training.lr_schedulers import get_cosine_schedule_with_warmup, get_lr, steps_of_schedule
 from torchpipe.training.memory import cleanup_before_training, get_memory_stats, log_memory_stats
 from torchpipe.training.metrics import TrainingLog
+from torchpipe.training.model_type import ModelType
 from torchpipe.training.plot import plot_losses, require_plot
 from torchpipe.training.precision import get_dtype, set_default_dtype, training_dtype, validate_expected_param_dtype
 from torchpipe.training.profiler import DummyProfiler, setup_torch_profiler
@@ -90,3 +91,5 @@ __all__ = [
     "validate_expected_param_dtype",
     "what_decides_the_run",
 ]
+
+__getattr__ = refusing(__name__)

@@ -7,13 +7,11 @@ import hashlib
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from torchpipe._suggest import did_you_mean
 from torchpipe.errors import CheckpointError, ConfigError
 from torchpipe.models.hf_config import CONFIG_FILE, read_config_json
 from torchpipe.models.hf_files import open_tensors, refuse_no_floats, weight_files
@@ -32,6 +30,8 @@ from torchpipe.models.resize import resize_token_embeddings, set_vocab_size
 from torchpipe.models.single_file import load_single_file, open_single_file
 from torchpipe.models.weights import check_tensors, shapes_of
 from torchpipe.modules import TransformerDecoder
+from torchpipe.training.file_names import file_names
+from torchpipe.training.model_type import model_type_of
 
 ADAPTER_FOLDER = "adapter"
 """The folder inside an export that PEFT loads. Beside merged weights transformers would add the adapter once more."""
@@ -41,34 +41,13 @@ _REPOSITORY_FILE = "original_repo_id.json"  # which torchtune's download leaves
 _SAMPLES, _SAMPLE_BYTES = 64, 2**16
 
 
-class ModelType(Enum):
-    """torchtune's names of model families. The Llamas of text are read here; the others are known, and refused."""
-
-    GEMMA = "gemma"
-    GEMMA2 = "gemma2"
-    LLAMA2 = "llama2"
-    LLAMA3 = "llama3"
-    LLAMA3_2 = "llama3_2"
-    LLAMA3_VISION = "llama3_vision"
-    MISTRAL = "mistral"
-    PHI3_MINI = "phi3_mini"
-    PHI4 = "phi4"
-    REWARD = "reward"
-    QWEN2 = "qwen2"
-    CLIP_TEXT = "clip_text"
-    T5_ENCODER = "t5_encoder"
-
-
-_READ = (ModelType.LLAMA2, ModelType.LLAMA3, ModelType.LLAMA3_2)
-
-
 class FullModelCheckpointer:
     """What the three checkpointers share: the base in, trained weights out in Hugging Face's layout.
 
     Args:
         checkpoint_dir: the folder of the base weights.
         checkpoint_files: the names of its files.
-        model_type: a name of :class:`ModelType`.
+        model_type: a name of :class:`~torchpipe.training.ModelType`.
         output_dir: exports go into folders of it. Not inside ``checkpoint_dir``.
         adapter_checkpoint: an adapter to start from: a folder in PEFT's layout, or a file of torchtune's. Looked for
             under ``output_dir``, then as it is.
@@ -93,7 +72,7 @@ class FullModelCheckpointer:
         resume_from_checkpoint: bool = False,
         should_load_recipe_state: bool = False,
     ) -> None:
-        self.model_type = _model_type(model_type)
+        self.model_type = model_type_of(model_type)
         self.checkpoint_dir, self.output_dir = Path(checkpoint_dir), Path(output_dir)
         if self.output_dir.absolute().is_relative_to(self.checkpoint_dir.absolute()):
             raise ConfigError(
@@ -106,7 +85,7 @@ class FullModelCheckpointer:
                 "should_load_recipe_state). Leave these out: the recipe goes on from output_dir with resume=true, and "
                 "a state that torchtune saved is not read."
             )
-        self.checkpoint_files = _file_names(checkpoint_files)
+        self.checkpoint_files = file_names(checkpoint_files)
         self.adapter_checkpoint = self._adapter_path(adapter_checkpoint) if adapter_checkpoint else None
 
     def load(self, model: TransformerDecoder, *, tokenizer: Any = None) -> None:
@@ -304,39 +283,6 @@ class DistributedCheckpointer:
             "torchpipe has no DistributedCheckpointer: each rank holds the whole model, and rank 0 saves it. Use "
             "FullModelHFCheckpointer; save_every_n_steps writes checkpoints that resume on any number of ranks."
         )
-
-
-def _model_type(name: Any) -> ModelType:
-    known = [kind.name for kind in ModelType]
-    given = str(name.name if isinstance(name, ModelType) else name)
-    if given not in known:
-        raise ConfigError(f"model_type is {given!r}, which is no model family.{did_you_mean(given, known)}")
-    if ModelType[given] not in _READ:
-        readable = ", ".join(kind.name for kind in _READ)
-        raise ConfigError(f"model_type is {given!r}, whose weights torchpipe does not read. It reads {readable}.")
-    return ModelType[given]
-
-
-def _file_names(files: Sequence[str] | Mapping[str, str] | None) -> list[str] | None:
-    """The list that was given, or the one that a format and the last number stand for."""
-    if files is None:
-        return None
-    if not isinstance(files, Mapping):
-        return [str(name) for name in files]
-    pattern, last = files.get("filename_format"), files.get("max_filename")
-    if (
-        set(files) != {"filename_format", "max_filename"}
-        or str(pattern).count("{}") != 2
-        or not str(last).isdecimal()
-        or len(str(last)) > 5
-    ):
-        raise ConfigError(
-            f"checkpoint_files is {dict(files)}. Give a list of names, or filename_format with two {{}} and "
-            "max_filename in quotes, as filename_format: model-{}-of-{}.safetensors and max_filename: '00004'."
-        )
-    last = str(last)
-    before, between, after = str(pattern).split("{}")
-    return [f"{before}{number + 1:0{len(last)}}{between}{last}{after}" for number in range(int(last))]
 
 
 def _load_adapter(model: TransformerDecoder, path: Path) -> None:
