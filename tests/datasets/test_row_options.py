@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 
 from torchpipe.data.duplicates import overlap
 from torchpipe.data.splits import Holdout
@@ -165,6 +166,28 @@ def test_an_error_names_the_row_by_its_number_in_the_source() -> None:
     assert len(dataset) == 5
     with pytest.raises(ColumnError, match="Row 8 of list: Column 'a' is null"):
         dataset[3]
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_rows_that_are_left_out_are_named_as_the_source_numbers_them_also_behind_a_filter(cache: bool) -> None:
+    pairs = [("a", "1"), ("drop", "2"), ("a", "1"), ("b", "3"), ("drop", "4"), ("b", "3")]
+    rows = [{"input": asked, "output": said} for asked, said in pairs]
+    dataset: Any = instruct_dataset(
+        tiny_tokenizer(), source=rows, filter_fn=_is_kept, drop_duplicates=True, cache=cache, num_proc=1
+    )
+    assert dataset.ledger.as_dict() == {"read": 6, "used": 2, "filtered": 2, "duplicate": 2}
+    assert dataset.ledger.examples == {"filtered": (1, 4), "duplicate": (2, 5)}
+
+
+def test_where_a_filter_does_not_say_which_rows_it_left_none_is_named() -> None:
+    rows = Dataset.from_list([{"input": text, "output": "1"} for text in ("drop", "a", "a")])
+    dataset: Any = instruct_dataset(tiny_tokenizer(), source=rows, filter_fn=_is_kept, drop_duplicates=True)
+    assert dataset.ledger.as_dict() == {"read": 3, "used": 1, "filtered": 1, "duplicate": 1}
+    assert dataset.ledger.examples == {}
+
+
+def _is_kept(row: dict[str, Any]) -> bool:
+    return row["input"] != "drop"
 
 
 def test_groups_stay_together_in_a_packed_data_set(tmp_path: Path) -> None:

@@ -145,9 +145,22 @@ class RowDataset(Dataset[dict[str, Any]]):
         for row in track(range(len(self)), f"Checking rows of {self.name}"):
             self[row]
         left_out = left_out_before(self)
-        examples = {reason: tuple(rows) for reason, rows in self._examples.items()}
         read = len(self) + sum(left_out.values())
-        return LedgerSummary(read=read, used=len(self), left_out=left_out, examples=examples)
+        return LedgerSummary(read=read, used=len(self), left_out=left_out, examples=self._source_examples())
+
+    def _source_examples(self) -> dict[str, tuple[int, ...]]:
+        """The first rows of each reason, by their numbers in the source, as a store has them.
+
+        The own filter of a Hugging Face data set does not say which rows it left: then there are none.
+        """
+        if not self.num_filtered:
+            return {reason: tuple(rows) for reason, rows in self._examples.items()}
+        if not isinstance(self._all, KeptRows):
+            return {}
+        kept = self._all.numbers
+        left = np.setdiff1d(np.arange(len(kept) + self.num_filtered), kept)[:NUM_EXAMPLES]
+        examples = {reason: tuple(kept[rows].tolist()) for reason, rows in self._examples.items()}
+        return {"filtered": tuple(left.tolist()), **examples}
 
     def fitted(self, index: int) -> Fitted:
         """The samples that a row gives: none, one, or several, as ``overflow`` says."""

@@ -32,6 +32,11 @@ class KeptRows:
         return self._rows[int(self._kept[index])]
 
     @property
+    def numbers(self) -> np.ndarray:
+        """Of each row, its number in the source: int64, ``(len(self),)``."""
+        return self._kept
+
+    @property
     def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:
         """Where the rows come from."""
         return [self._rows]
