@@ -4,7 +4,7 @@ from typing import Any
 
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.training import what_decides_the_run
-from torchpipe.training.run_identity import NUMBERS, SECTIONS
+from torchpipe.training.run_identity import BASE_WEIGHTS, NUMBERS, SECTIONS
 
 SETTINGS: dict[str, Any] = {
     **dict.fromkeys((*SECTIONS, *NUMBERS)),
@@ -32,5 +32,5 @@ def test_places_and_devices_decide_nothing() -> None:
 
 
 def test_the_weights_that_training_begins_with_decide() -> None:
-    assert "weights" not in what_decides_the_run(SETTINGS, None)
-    assert what_decides_the_run(SETTINGS, None, weights="abc")["weights"] == "abc"
+    assert BASE_WEIGHTS not in what_decides_the_run(SETTINGS, None)
+    assert what_decides_the_run(SETTINGS, None, weights="abc")[BASE_WEIGHTS] == "abc"

@@ -18,6 +18,10 @@ NUMBERS = (
 )
 
 
+BASE_WEIGHTS = "the base weights' files (a hash)"
+"""How a refused resume names the weights that training began with."""
+
+
 def what_decides_the_run(
     settings: Mapping[str, Any], counts: SampleCounts | None, *, weights: str | None = None
 ) -> dict[str, Any]:
@@ -38,7 +42,7 @@ def what_decides_the_run(
         decided |= {"tokens and labels": counts.digest}
         decided["tokenizer"] = _without(decided["tokenizer"], "path")
         decided["dataset"] = _without(decided["dataset"], "data_files", "data_dir")
-    return decided if weights is None else {**decided, "weights": weights}
+    return decided if weights is None else {**decided, BASE_WEIGHTS: weights}
 
 
 def _without(section: Any, *keys: str) -> Any:
