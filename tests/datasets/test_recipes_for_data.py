@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from torchpipe.datasets import messages_dataset
+from torchpipe.datasets import StoredDataset, messages_dataset
 
 REPOSITORY = Path(__file__).parents[2]
 TOOL = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "tools" / "data_recipes.py")))
@@ -201,6 +201,7 @@ def test_rows_that_are_left_out_are_named(shared_data: Path) -> None:
 def test_calls_under_a_name_of_their_own_are_refused_without_the_transform(shared_data: Path) -> None:
     file = str(shared_data / "llamafactory" / "reason_think_inline.jsonl")
     dataset = messages_dataset(TOOL.tokenizer(shared_data), source=file, cache=True, on_error="skip")
+    assert isinstance(dataset, StoredDataset)
     assert dataset.ledger.as_dict() == {"read": 32, "used": 7, "bad_message": 25}
 
 
