@@ -83,26 +83,15 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
     settings = config.read_settings(cfg, KEYS)
     config.validate(cfg)
-    if settings.resume and settings.overwrite:
-        raise ConfigError("resume=true goes on from output_dir and overwrite=true empties it. Set one of them.")
-    if settings.keep_best_checkpoint and not (settings.dataset_val and settings.run_val_every_n_steps):
-        raise ConfigError("keep_best_checkpoint goes by the held-out loss. Set dataset_val and run_val_every_n_steps.")
-    if settings.export_every_n_steps and not settings.checkpointer:
-        raise ConfigError("export_every_n_steps is for a checkpointer, and the config has none.")
+    training.check_run_settings(settings)
     if settings.ref_checkpointer and settings.ref_checkpointer != settings.checkpointer:
         raise ConfigError(
             "ref_checkpointer and checkpointer differ, and the reference is the model that training begins with. Leave "
             "ref_checkpointer out, or give both the same values."
         )
-    if settings.plot:
-        training.require_plot()
     # What the loader refuses is refused here too, before the data is read.
     steps = GlobalSteps(num_packs=1, global_batch_size=1, shuffle=settings.shuffle, balance=settings.balance)
     StepLoader([0], steps, batch_size=1, collate_fn=list, **{name: settings[name] for name in WORKERS})
-    if str(settings.device).partition(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
-        raise ConfigError(f"device is {settings.device!r}. It can be cpu, or cuda (cuda:1, ...), mps or xpu.")
-    if str(settings.device).startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device is {settings.device!r} and torch sees no CUDA device. Set device=cpu.")
     if (num_processes := training.get_world_size_and_rank()[0]) > 1:
         raise ConfigError(
             f"{num_processes} processes were started, and dpo trains on one device. Run it without torchrun's options; "
@@ -275,7 +264,8 @@ def main(cfg: DictConfig) -> None:
             training.set_seed(settings.seed, "step", step)
             sums = torch.zeros(len(rlhf.REWARD_NAMES), dtype=torch.float64)
             measured = {"lr": optimizer.param_groups[0]["lr"]}
-            for (tokens, labels), pairs in zip(batches.micro_batches, loader.packs_of(batches), strict=True):
+            pairs_of_step = loader.packs_of(batches)
+            for (tokens, labels), pairs in zip(batches.micro_batches, pairs_of_step, strict=True):
                 if max(pairs) < 0:  # padding alone, where the last step of an epoch has fewer pairs
                     continue
                 batch = tokens.to(device), labels.to(device)
@@ -287,7 +277,7 @@ def main(cfg: DictConfig) -> None:
                 loss.backward()
             if settings.clip_grad_norm:
                 norm = training.clip_grad_norm(model, float(settings.clip_grad_norm))
-                rows = partial(describe_rows, dataset, [pair for pairs in loader.packs_of(batches) for pair in pairs])
+                rows = partial(describe_rows, dataset, [pair for pairs in pairs_of_step for pair in pairs])
                 measured["grad_norm"] = training.check_loss(norm, step=step, rows=rows, name="gradient norm")
             optimizer.step()
             if scheduler:

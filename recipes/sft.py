@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import Subset
 
@@ -86,25 +85,14 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
     settings = config.read_settings(cfg, KEYS)
     config.validate(cfg)
-    if settings.resume and settings.overwrite:
-        raise ConfigError("resume=true goes on from output_dir and overwrite=true empties it. Set one of them.")
+    training.check_run_settings(settings)
     if settings.global_batch_size and settings.gradient_accumulation_steps > 1:
         raise ConfigError(
             "global_batch_size says how many micro-batches a step has, and gradient_accumulation_steps too. Set one."
         )
-    if settings.keep_best_checkpoint and not (settings.dataset_val and settings.run_val_every_n_steps):
-        raise ConfigError("keep_best_checkpoint goes by the held-out loss. Set dataset_val and run_val_every_n_steps.")
-    if settings.export_every_n_steps and not settings.checkpointer:
-        raise ConfigError("export_every_n_steps is for a checkpointer, and the config has none.")
-    if settings.plot:
-        training.require_plot()
     # What the loader refuses is refused here too, before the data is read.
     steps = GlobalSteps(num_packs=1, global_batch_size=1, shuffle=settings.shuffle, balance=settings.balance)
     StepLoader([0], steps, batch_size=1, collate_fn=list, **{name: settings[name] for name in WORKERS})
-    if str(settings.device).partition(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
-        raise ConfigError(f"device is {settings.device!r}. It can be cpu, or cuda (cuda:1, ...), mps or xpu.")
-    if str(settings.device).startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device is {settings.device!r} and torch sees no CUDA device. Set device=cpu.")
     return settings
 
 

@@ -34,6 +34,7 @@ from torchpipe.training.precision import get_dtype, set_default_dtype, training_
 from torchpipe.training.profiler import DummyProfiler, setup_torch_profiler
 from torchpipe.training.rank import get_world_size_and_rank
 from torchpipe.training.run_identity import what_decides_the_run
+from torchpipe.training.run_settings import check_run_settings
 from torchpipe.training.seed import seed_of_run, set_seed
 from torchpipe.training.stop_signal import StopSignal
 from torchpipe.training.waiting import StepWait
@@ -56,6 +57,7 @@ __all__ = [
     "build_model",
     "check_loss",
     "check_model",
+    "check_run_settings",
     "checkpoint_to_resume",
     "checkpoints",
     "cleanup_before_training",
