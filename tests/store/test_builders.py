@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from torchpipe.errors import StoreError
+from torchpipe.errors import DataError, StoreError
 from torchpipe.store import TokenStore
 from torchpipe.store.build import build_store
 from torchpipe.store.lock import is_locked
@@ -168,6 +168,24 @@ def told(**options):
     except Exception as error:
         return f"{{type(error).__name__}}: {{error}}"
 """
+
+
+def test_nothing_half_written_is_left_where_a_row_ends_the_build(toy: SimpleNamespace, tmp_path: Path) -> None:
+    class Rows(toy.ToyRows):
+        def samples_of(self, row: int) -> Any:
+            if row == 33:  # as a process does that is ended in the middle of a shard
+                (shards,) = tmp_path.glob("store/*/shards")
+                (shards / ".00007.0123456789ab.tmp").mkdir(exist_ok=True)
+            return super().samples_of(row)
+
+    class Recipe(toy.ToyRecipe):
+        def open(self) -> Rows:
+            return Rows(self)
+
+    for num_proc in (1, 2):
+        with pytest.raises(DataError, match="Row 35 of toys: it is bad"):
+            build_store(Recipe(num_rows=40, bad_rows=(35,)), cache_dir=tmp_path, num_proc=num_proc, shard_rows=10)
+        assert not list(tmp_path.glob("store/*/shards/.*"))
 
 
 def test_a_full_disk_is_a_sentence(on_small_disk: Callable[..., str]) -> None:

@@ -103,7 +103,7 @@ class BuildSite:
             self._publish(maker)
 
     def _clear_leftovers(self) -> None:
-        """Removes what a killed builder had begun to write."""
+        """Removes what a builder or a process of one had begun to write when it was ended."""
         for leftover in [*self.folder.glob(f".*{TEMPORARY}"), *self.folder.glob(f"shards/.*{TEMPORARY}")]:
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -123,13 +123,15 @@ class BuildSite:
         with bar(0 if self.quiet else maker.rows.num_rows, f"Tokenising {maker.rows.name}") as advance:
             advance(maker.rows.num_rows - num_missing)
             made = make_shards(maker, missing, num_proc=num_proc, lock=lock_file(self.folder), advance=advance)
-            with closing(made):
-                try:
+            try:
+                with closing(made):
                     for shard in made:
                         budget.finished.add(shard)
                         budget.check()
-                except TooManyRefusedError as error:
-                    raise budget.error(error.lines) from None
+            except TooManyRefusedError as error:
+                raise budget.error(error.lines) from None
+            finally:
+                self._clear_leftovers()  # a process that is no longer needed is ended in the middle of a shard
 
     @property
     def num_refused_allowed(self) -> int:
