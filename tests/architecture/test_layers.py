@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"data", "config", "sources"},
     "loading": {"data", "store"},
     "datasets": {"data", "config", "sources", "store"},
+    "pipeline": {"data", "config", "sources", "vision", "store", "loading"},
     "models": {"data", "modules", "tokenizers", "vision"},
     "training": {"data", "config", "modules", "models"},  # a checkpoint writes weights, a logger a config
     "audit": {*_DATA_SIDE, "modules", "models", "training"},
