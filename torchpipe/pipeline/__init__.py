@@ -8,11 +8,19 @@ from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.sequences import TextSequence
+from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _DEFINED_IN: dict[str, str] = {}
 """Names that are looked up when they are asked for, and their modules."""
 
-__all__ = ["Configurable", "DatasetBuildContext", "DatasetIterationPolicy", "RandomAccessDataSource", "TextSequence"]
+__all__ = [
+    "Configurable",
+    "DatasetBuildContext",
+    "DatasetIterationPolicy",
+    "RandomAccessDataSource",
+    "SourceConfig",
+    "TextSequence",
+]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)
