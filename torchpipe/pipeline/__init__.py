@@ -7,6 +7,8 @@ when a name that needs it is asked for.
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -15,12 +17,16 @@ _DEFINED_IN: dict[str, str] = {}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
+    "Collator",
     "Configurable",
     "DatasetBuildContext",
     "DatasetIterationPolicy",
     "RandomAccessDataSource",
+    "SampleProcessor",
     "SourceConfig",
+    "TextCollator",
     "TextSequence",
+    "TrainerBatch",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)
