@@ -117,6 +117,10 @@ class ConfigError(TorchpipeError, ValueError):
     """A config or an argument can't be used as it is."""
 
 
+class KindError(ConfigError, TypeError):
+    """Something of another kind was given than is asked for."""
+
+
 class MissingLibraryError(TorchpipeError, ImportError):
     """Something needs a library that is not installed."""
 

@@ -9,24 +9,41 @@ from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.processors import SampleProcessor
+from torchpipe.pipeline.dataset import (
+    DatasetConcatConfig,
+    DatasetConfig,
+    DatasetMixConfig,
+    SingleDatasetConfig,
+    WeightedDataset,
+)
+from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
-_DEFINED_IN: dict[str, str] = {}
+_DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
     "Collator",
+    "ConcatThenSplitPackingConfig",
     "Configurable",
     "DatasetBuildContext",
+    "DatasetConcatConfig",
+    "DatasetConfig",
     "DatasetIterationPolicy",
+    "DatasetMixConfig",
+    "FirstFitPackingConfig",
+    "GrainDataset",
+    "MMSamplePackingConfig",
     "RandomAccessDataSource",
     "SampleProcessor",
+    "SingleDatasetConfig",
     "SourceConfig",
     "TextCollator",
     "TextSequence",
     "TrainerBatch",
+    "WeightedDataset",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)
