@@ -1,7 +1,7 @@
 """The batches of a planned graph."""
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 from torchpipe.errors import DataError, LoaderStateError
@@ -11,6 +11,7 @@ from torchpipe.pipeline.collators import Collator, TrainerBatch
 from torchpipe.pipeline.compile import planned_graph
 from torchpipe.pipeline.planned_rows import PlannedRows
 from torchpipe.pipeline.row_steps import Cursor, RowSteps
+from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
@@ -64,7 +65,7 @@ class PlannedBatches:
             self.dataset,
             steps,  # pyright: ignore[reportArgumentType]  # it has what a loader asks of global steps
             batch_size=self._batch_size,
-            collate_fn=self._collator,
+            collate_fn=partial(_collated, self._collator),
             rank=self._policy.dp_rank,
             world_size=self._policy.dp_world_size,
             num_workers=self._config.num_workers,
@@ -114,3 +115,7 @@ class PlannedBatches:
 
     def _said(self) -> str:
         return str({name: told for name, told in self.graph.account(0).items() if told})
+
+
+def _collated(collator: Collator, rows: Sequence[TextSequence | None]) -> TrainerBatch:
+    return collator([row for row in rows if row is not None])

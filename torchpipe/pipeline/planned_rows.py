@@ -41,14 +41,8 @@ class PlannedRows(Dataset[TextSequence]):
         """Several rows, read at once."""
         return [self._row(*divmod(int(number), 1 << ROW_BITS)) for number in numbers]
 
-    def padding_pack(self) -> TextSequence:
-        """A row of one token that is not trained, and is all padding."""
-        return TextSequence(
-            input_ids=np.zeros(1, np.int64),
-            labels=np.full(1, IGNORE_INDEX, np.int64),
-            positions=np.zeros(1, np.int64),
-            padding_mask=np.ones(1, np.bool_),
-        )
+    def padding_pack(self) -> None:
+        """What stands for a row where there is none; a collator is not given it."""
 
     def _row(self, epoch: int, row: int) -> TextSequence:
         plan = self._plan_of(epoch)
