@@ -8,7 +8,6 @@ from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
-from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.dataset import (
     DatasetConcatConfig,
     DatasetConfig,
@@ -16,24 +15,32 @@ from torchpipe.pipeline.dataset import (
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
+from torchpipe.pipeline.parallel import data_parallel_rank
+from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
-_DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
+_DEFINED_IN: dict[str, str] = {
+    "GrainDataset": "torchpipe.pipeline.grain_reading",
+}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
+    "BaseDataLoader",
     "Collator",
     "ConcatThenSplitPackingConfig",
     "Configurable",
+    "DataloaderExhaustedError",
     "DatasetBuildContext",
     "DatasetConcatConfig",
     "DatasetConfig",
     "DatasetIterationPolicy",
     "DatasetMixConfig",
     "FirstFitPackingConfig",
+    "GrainDataLoader",
     "GrainDataset",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
@@ -44,6 +51,8 @@ __all__ = [
     "TextSequence",
     "TrainerBatch",
     "WeightedDataset",
+    "data_parallel_rank",
+    "exhausting",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)

@@ -13,7 +13,7 @@ from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, Si
 from torchpipe.pipeline.leaf import CannotPlan, LeafRecipe
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
-from torchpipe.pipeline.planned import Concat, Leaf, Mix, Node, Packed, PlannedGraph, Run
+from torchpipe.pipeline.planned import Concat, Leaf, Mix, Node, NoRows, Packed, PlannedGraph, Run
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store import TokenStore, build_store
 from torchpipe.store.chosen_samples import ChosenSamples
@@ -43,7 +43,7 @@ def planned_graph(
     compiler = _Compiler(context=context, policy=policy, cache_dir=cache_dir, num_proc=num_proc)
     root = compiler.node(config, None)
     stores = compiler.stores
-    whole: Any = stores[0]
+    whole: Any = stores[0] if len(stores) == 1 else None
     if len(stores) > 1:
         whole = ChosenSamples(stores, np.arange(sum(store.num_samples for store in stores)))
     run = Run(
@@ -85,9 +85,11 @@ class _Compiler:
         self._names[name] += 1
         return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
 
-    def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf:
+    def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf | NoRows:
         if id(config) not in self._leaves:
             recipe = self._recipe(config, name)
+            if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
+                return NoRows(name=name)
             store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
             self._leaves[id(config)] = (store, recipe.made_of())
         store, made_of = self._leaves[id(config)]

@@ -42,7 +42,7 @@ class BaseDataLoader(Configurable, ABC):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Lets the loader go on where a state says."""
 
-    def close(self) -> None:  # noqa: B027  # most have nothing to end
+    def close(self) -> None:  # most have nothing to end
         """Ends threads and processes."""
 
 
@@ -150,7 +150,7 @@ class GrainDataLoader(BaseDataLoader):
             except CannotPlan as why:
                 if self.config.planned:
                     raise ConfigError(
-                        f"planned is True, and the graph can't be planned: {why}. Leave planned out to let Grain run it."
+                        f"planned is True, and the graph can't be planned: {why}. Leave planned out, and Grain runs it."
                     ) from None
                 say(f"Grain runs this graph, as rows come: {why}.")
         from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain

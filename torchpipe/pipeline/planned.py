@@ -6,6 +6,7 @@ seed and the epoch, the same on every rank.
 """
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
+from torchpipe._suggest import listed
 from torchpipe.data.mix_source import MixSource
 from torchpipe.data.mixing import SourceShare, Stop, mix_schedule
 from torchpipe.data.overflow import Overflow
@@ -84,7 +86,7 @@ class Node(ABC):
         return ()
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
-        """What it did not give on of its children's rows, or in which shares it took them; {} where nothing is to say."""
+        """What it did not give on of its children's rows, or in which shares it took them."""
         return {}
 
 
@@ -103,19 +105,44 @@ class Leaf(Node):
     made_of: Mapping[str, str]
 
     def identity(self) -> str:
+        """What decides its rows, beside its children."""
         return leaf_text({**self.made_of, "samples": self.store.digest})
 
     def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
         # The last token of a sample is nothing but the label of the one before.
         rows = rows_of_samples(self.store.lengths.astype(np.int64) - 1, np.asarray(self.store.rows))
         return joined_rows([rows], [self.first_sample])
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
         items = self.items(run)
         return items.take(run.order(len(items), "shuffle", self.name, epoch)) if run.shuffle else items
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
         return dict(self.store.ledger)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoRows(Node):
+    """A source without rows."""
+
+    def identity(self) -> str:
+        """What decides its rows."""
+        return "no rows"
+
+    def items(self, run: Run) -> PackPlan:
+        """None."""
+        return rows_of_samples(np.zeros(0, np.int64))
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """None."""
+        return self.items(run)
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """Nothing was read."""
+        return {"read": 0}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,16 +152,20 @@ class Concat(Node):
     parts: Sequence[Node]
 
     def identity(self) -> str:
+        """What decides its rows, beside its children."""
         return "joins " + _short([part.name for part in self.parts])
 
     @property
     def children(self) -> Sequence[Node]:
+        """The nodes below."""
         return self.parts
 
     def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
         return joined_rows([part.items(run) for part in self.parts], [0] * len(self.parts))
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
         items = self.items(run)
         return items.take(run.order(len(items), "shuffle", self.name, epoch)) if run.shuffle else items
 
@@ -156,20 +187,25 @@ class Mix(Node):
     stop: Stop
 
     def identity(self) -> str:
+        """What decides its rows, beside its children."""
         names = [part.name for part in self.parts]
         return "mixes " + _short([names, self.weights, self.max_epochs, self.by, self.stop])
 
     @property
     def children(self) -> Sequence[Node]:
+        """The nodes below."""
         return self.parts
 
     def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
         return self.rows(run, 0)
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
         return self._mixed(run, epoch)[0]
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
         shares = self._mixed(run, epoch)[1]
         return {
             share.name: {"target": share.target, "served": share.realised, "rows": share.items, "epochs": share.passes}
@@ -189,6 +225,8 @@ class Mix(Node):
             for part, rows, weight, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
             if len(rows)
         ]
+        if empty := [part.name for part, rows in zip(self.parts, items, strict=True) if not len(rows)]:
+            warnings.warn(f"Left out of the mix {self.name}, for they have no rows: {listed(empty)}.", stacklevel=2)
         if not sources:
             return rows_of_samples(np.zeros(0, np.int64)), ()
         schedule = mix_schedule(sources, stop=self.stop, seed=run.seed, shuffle=run.shuffle, epoch=epoch)
@@ -220,25 +258,36 @@ class Packed(Node):
     drops_last: bool = False
 
     def identity(self) -> str:
+        """What decides its rows, beside its children."""
         return f"packs {self.part.name} by {self.strategy}, {self.overflow}" + ", whole rows" * self.drops_last
 
     @property
     def children(self) -> Sequence[Node]:
+        """The nodes below."""
         return (self.part,)
 
     def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
         return self._packed(run, self.part.rows(run, 0))[0]
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
         packs = self._packed(run, self.part.rows(run, epoch))[0]
         return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
         return self._packed(run, self.part.rows(run, epoch))[1]
 
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow=self.overflow)
         given = fitted.rows
+        if self.overflow == "error" and len(fitted.dropped):
+            raise DataError(
+                f"{self.name}: {len(fitted.dropped)} rows are too long for rows of {run.capacity} tokens and documents "
+                f"of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the numbers, or set "
+                "overflow to 'drop', 'truncate' or 'split'."
+            )
         lost: dict[str, Any] = {
             "too_long": len(fitted.dropped),
             "too_long_tokens": fitted.num_dropped_tokens,
@@ -258,9 +307,7 @@ class Packed(Node):
             given = each_document(given)
             packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, max_documents=most)
         else:
-            packs = plan_packs(
-                given.num_tokens, run.capacity, strategy=self.strategy, cost=documents, max_cost=most
-            )
+            packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, cost=documents, max_cost=most)
         whole = rows_in_packs(packs, given)
         if not run.shuffle:
             firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])

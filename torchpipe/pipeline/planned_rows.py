@@ -50,9 +50,7 @@ class PlannedRows(Dataset[TextSequence]):
         lengths = stop - start
         used, size = int(lengths.sum()), int(plan.pack_lens[row])
         arrays: dict[str, Any] = {name: np.empty(size, np.int64) for name in ("input_ids", "labels", "positions")}
-        self._samples.gather(
-            sample, start, stop, tokens=arrays["input_ids"][:used], labels=arrays["labels"][:used]
-        )
+        self._samples.gather(sample, start, stop, tokens=arrays["input_ids"][:used], labels=arrays["labels"][:used])
         arrays["positions"][:used] = ramps(np.zeros_like(lengths), lengths)
         if size == used:
             return TextSequence(**arrays)

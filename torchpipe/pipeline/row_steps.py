@@ -99,8 +99,13 @@ class RowSteps:
             epoch = self._epochs[-1] + 1
             if self._num_epochs is not None and epoch >= self._num_epochs:
                 return None
-            if len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]:
-                raise DataError(f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources.")
+            if (
+                len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
+                and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
+            ):
+                raise DataError(
+                    f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources."
+                )
             end = self._end()
             self._epochs.append(epoch)
             self._begins.append(end)

@@ -106,3 +106,24 @@ def _json(state: Mapping[str, Any], name: str) -> dict[str, str]:
     if not isinstance(found, dict):
         raise LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
     return found
+
+
+def place_text(place: tuple[int, str] | None) -> str:
+    """Where a part stands, as a text; "" where it was not read."""
+    return "" if place is None else f"{place[0]} {place[1]}"
+
+
+def place_of(text: object) -> Any:
+    """Where a part stands, of such a text; None for "".
+
+    Raises:
+        LoaderStateError: it is none.
+    """
+    from torchpipe.pipeline.logical_shards import ShardPlace
+
+    if text == "":
+        return None
+    number, _, state = str(text).partition(" ")
+    if not number.isdecimal() or not state:
+        raise LoaderStateError(f"The loader's state has a part that stands at {text!r}. Start anew.")
+    return ShardPlace(int(number), state)
