@@ -193,6 +193,7 @@ def test_a_mix_serves_what_its_weights_ask_for(by: Any, loader: Loader) -> None:
         assert tokens[0] / tokens.total() == pytest.approx(0.75, abs=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:Left out of the mix")
 @pytest.mark.parametrize("sizes", [[0, 2, 1], [3, 4, 3]])
 def test_a_mix_of_a_few_rows_gives_each_of_them(sizes: list[int], loader: Loader) -> None:
     rows = [[[100 * (10 * child + row), 5] for row in range(size)] for child, size in enumerate(sizes)]

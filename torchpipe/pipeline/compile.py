@@ -54,7 +54,11 @@ def planned_graph(
         max_num_documents=context.max_num_documents,
         samples=whole,
     )
-    return PlannedGraph(root=root, run=run)
+    graph = PlannedGraph(root=root, run=run)
+    for node in graph.nodes.values():
+        if isinstance(node, Mix):
+            node.warn_of_empty(run)
+    return graph
 
 
 @dataclass(kw_only=True)

@@ -123,6 +123,13 @@ class GrainDataLoader(BaseDataLoader):
         dp_rank: int = 0,
     ) -> None:
         self.config = config
+        self.arguments: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "max_context_length": max_context_length,
+            "num_tokens_per_batch": num_tokens_per_batch,
+            "dp_world_size": dp_world_size,
+            "dp_rank": dp_rank,
+        }
         _check(config)
         self.context = DatasetBuildContext(
             tokenizer=tokenizer,
@@ -168,8 +175,16 @@ class GrainDataLoader(BaseDataLoader):
         return self._source
 
     @property
-    def epoch(self) -> int:
-        """The epoch of the next row, from 0 on."""
+    def num_rows(self) -> int | None:
+        """The rows of the run over all ranks, where it is known that it ends and with how many."""
+        num_epochs = self.config.num_epochs or (None if self.config.repeat else 1)
+        if num_epochs is None or not isinstance(self._source, PlannedBatches):
+            return None
+        return self._source.num_rows(num_epochs)
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the next row, from 0 on; None where Grain runs the graph."""
         return self._source.epoch
 
     @property
@@ -214,8 +229,8 @@ class BatchSource(Protocol):
     """What makes the batches of one rank."""
 
     @property
-    def epoch(self) -> int:
-        """The epoch of the next row."""
+    def epoch(self) -> int | None:
+        """The epoch of the next row, where that is known."""
         ...
 
     def batches(self) -> Iterator[TrainerBatch]:

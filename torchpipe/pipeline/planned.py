@@ -225,8 +225,6 @@ class Mix(Node):
             for part, rows, weight, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
             if len(rows)
         ]
-        if empty := [part.name for part, rows in zip(self.parts, items, strict=True) if not len(rows)]:
-            warnings.warn(f"Left out of the mix {self.name}, for they have no rows: {listed(empty)}.", stacklevel=2)
         if not sources:
             return rows_of_samples(np.zeros(0, np.int64)), ()
         schedule = mix_schedule(sources, stop=self.stop, seed=run.seed, shuffle=run.shuffle, epoch=epoch)
@@ -234,6 +232,11 @@ class Mix(Node):
         firsts = np.cumsum([0, *(len(rows) for rows in given)])
         joined = joined_rows(given, [0] * len(given))
         return joined.take(firsts[schedule.source] + schedule.item), schedule.shares
+
+    def warn_of_empty(self, run: Run) -> None:
+        """Warns of nodes that have no rows to give."""
+        if empty := [part.name for part in self.parts if not len(part.items(run))]:
+            warnings.warn(f"Left out of the mix {self.name}, for they have no rows: {listed(empty)}.", stacklevel=2)
 
     def _sizes(self, run: Run, rows: PackPlan) -> np.ndarray | None:
         if self.by == "rows":

@@ -1,8 +1,10 @@
 """The batches of a planned graph."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
+
+import numpy as np
 
 from torchpipe.errors import DataError, LoaderStateError
 from torchpipe.loading.loader import StepLoader
@@ -11,7 +13,6 @@ from torchpipe.pipeline.collators import Collator, TrainerBatch
 from torchpipe.pipeline.compile import planned_graph
 from torchpipe.pipeline.planned_rows import PlannedRows
 from torchpipe.pipeline.row_steps import Cursor, RowSteps
-from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
@@ -42,14 +43,14 @@ class PlannedBatches:
         self._num_epochs: int | None = config.num_epochs or (None if config.repeat else 1)
         if not self.graph.num_rows(0):
             raise DataError(f"No row is left of the graph. {self._said()}")
-        self._begin(Cursor(0, 0))
+        self._begin(Cursor(0, 0), 1)
 
-    def _begin(self, start: Cursor) -> None:
+    def _begin(self, start: Cursor, global_batch_size: int) -> None:
         self._steps = RowSteps(
             self.graph.num_rows,
             start=start,
             num_epochs=self._num_epochs,
-            global_batch_size=self._policy.dp_world_size * self._batch_size,
+            global_batch_size=global_batch_size,
         )
         self._given = 0
 
@@ -60,12 +61,25 @@ class PlannedBatches:
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
-        steps = self._begin_here()
+        at_once = self._policy.dp_world_size * self._batch_size
+        return (micro_batches[0] for _, micro_batches in self.steps(global_batch_size=at_once))
+
+    def steps(
+        self, *, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None = None
+    ) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+        """The steps from here on: the numbers of a step's rows, and this rank's batches of it.
+
+        Args:
+            global_batch_size: rows of a step, over all ranks. Batches that they don't fill have padding alone.
+            then: what becomes of each batch, in the worker that makes it.
+        """
+        self._begin(self._steps.cursor(self._given), global_batch_size)
+        steps = self._steps
         loader = StepLoader(
             self.dataset,
             steps,  # pyright: ignore[reportArgumentType]  # it has what a loader asks of global steps
             batch_size=self._batch_size,
-            collate_fn=partial(_collated, self._collator),
+            collate_fn=partial(_collated, self._collator, then),
             rank=self._policy.dp_rank,
             world_size=self._policy.dp_world_size,
             num_workers=self._config.num_workers,
@@ -75,13 +89,13 @@ class PlannedBatches:
         try:
             for step in each:
                 self._given += 1
-                yield step.micro_batches[0]
+                yield steps.packs(step.epoch, step.number), step.micro_batches
         finally:
             close(each)
 
-    def _begin_here(self) -> RowSteps:
-        self._begin(self._steps.cursor(self._given))
-        return self._steps
+    def num_rows(self, num_epochs: int) -> int:
+        """The rows of so many epochs."""
+        return sum(self.graph.num_rows(epoch) for epoch in range(num_epochs))
 
     def ledger(self) -> dict[str, Mapping[str, Any]]:
         """What became of the rows of an epoch at each node."""
@@ -107,7 +121,7 @@ class PlannedBatches:
             raise LoaderStateError(
                 f"The loader's state stands before row {row} of epoch {epoch}, and there is no such row. Start anew."
             )
-        self._begin(Cursor(epoch, row))
+        self._begin(Cursor(epoch, row), 1)
 
     @cached_property
     def _identity(self) -> dict[str, str]:
@@ -117,5 +131,6 @@ class PlannedBatches:
         return str({name: told for name, told in self.graph.account(0).items() if told})
 
 
-def _collated(collator: Collator, rows: Sequence[TextSequence | None]) -> TrainerBatch:
-    return collator([row for row in rows if row is not None])
+def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:
+    batch = collator([row for row in rows if row is not None])
+    return batch if then is None else then(batch)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from torchpipe.errors import DataError
-from torchpipe.loading.balance import in_order
+from torchpipe.loading.balance import in_order, num_micro_batches
 
 ROW_BITS = 40
 """A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
@@ -85,8 +85,10 @@ class RowSteps:
         return np.fromiter(self._rows(first, first + self.global_batch_size), dtype=np.int64)
 
     def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
-        """Which rows each rank trains on, int64 [world_size, 1, batch_size]; -1 is a row of padding."""
-        return in_order(self.packs(epoch, step), world_size=world_size, accumulation=1, batch_size=batch_size)
+        """Which rows each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a row of padding."""
+        accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
+        packs = self.packs(epoch, step)
+        return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
 
     def cursor(self, num_steps: int) -> Cursor:
         """The place behind so many steps. Behind the last row it is the begin of the next epoch."""
