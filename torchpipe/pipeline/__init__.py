@@ -4,6 +4,8 @@ Names are those of TorchTitan's ``components/data`` (see ``docs/differences_from
 when a name that needs it is asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
@@ -18,6 +20,9 @@ from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPac
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+
+if TYPE_CHECKING:
+    from torchpipe.pipeline.grain_reading import GrainDataset
 
 _DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
 """Names that are looked up when they are asked for, and their modules."""

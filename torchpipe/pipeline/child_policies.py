@@ -20,7 +20,9 @@ def child_names(children: Sequence[Any]) -> list[str]:
         ConfigError: two are given one name.
     """
     nodes = [getattr(child, "dataset", child) if hasattr(child, "weight") else child for child in children]
-    given = [getattr(child, "name", None) or getattr(node, "name", None) for child, node in zip(children, nodes)]
+    given = [
+        getattr(child, "name", None) or getattr(node, "name", None) for child, node in zip(children, nodes, strict=True)
+    ]
     return node_names(given, [node_label(node) for node in nodes])
 
 

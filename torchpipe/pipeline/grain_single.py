@@ -15,7 +15,7 @@ from torchpipe.pipeline.row_maker import RowMaker
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _MOST_IN_VAIN = 1_000_000
-"""A stream does not say where its epochs end. So many rows in a row that are all left out are taken for an endless loop."""
+"""A stream does not say where its epochs end: so many rows in a row that are all left out are an endless loop."""
 
 
 def built_single(
@@ -127,7 +127,7 @@ class _NumberedIterator(grain.DatasetIterator[Any]):
             raise
         except Exception as error:
             # Whether a stream goes on behind a row that it can't read is not known, so no policy leaves it out.
-            raise located(error, f"Row {self._next} of {self._called}")
+            raise located(error, f"Row {self._next} of {self._called}") from error.__cause__
         self._next += 1
         return self._next - 1, row
 

@@ -11,8 +11,8 @@ from torchpipe.errors import DataError
 class NodeLedger:
     """The counts of one node, from when it was built. Threads may count at the same time.
 
-    A graph that is restored reads again what its open rows hold. A node that packs does not count that a second time;
-    the sources under it have read it twice, and say so.
+    A graph that is restored reads again what its open rows hold, and counts it again. What it held before that is left
+    out as ``set_back``.
 
     Args:
         name: of the node.

@@ -77,7 +77,7 @@ class RowMaker:
             self._errors.add(number, error, content, self.ledger.rows_in)
             return None
         except Exception as error:
-            raise located(error, f"Row {number} of {self._called}")
+            raise located(error, f"Row {number} of {self._called}") from error.__cause__
         self.ledger.took()
         if reason is None:
             self.ledger.gave()
