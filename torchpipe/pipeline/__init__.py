@@ -4,6 +4,8 @@ Names are those of TorchTitan's ``components/data`` (see ``docs/differences_from
 when a name that needs it is asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
@@ -26,6 +28,10 @@ from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 _DEFINED_IN: dict[str, str] = {
     "GrainDataset": "torchpipe.pipeline.grain_reading",
 }
+if TYPE_CHECKING:
+    from torchpipe.pipeline.grain_reading import GrainDataset
+
+_DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [

@@ -24,7 +24,8 @@ MixBy = Literal["rows", "tokens", "trained_tokens"]
 """What the weights of a mix are shares of."""
 
 MixStop = Literal["first", "all"]
-"""When a mix whose children end is over: before one of them would have to begin again, or once each was gone through."""
+"""When a mix whose children end is over: before one of them would have to begin again, or once each was gone through
+all of it."""
 
 
 class DatasetConfig(Protocol):
@@ -176,7 +177,7 @@ class DatasetMixConfig:
         object.__setattr__(self, "datasets", _tuple(self.datasets, "datasets"))
         if wrong := next((child for child in self.datasets if not isinstance(child, WeightedDataset)), None):
             raise KindError(
-                f"datasets of a DatasetMixConfig holds {_kind(wrong)}. Put it into a WeightedDataset(dataset=, weight=)."
+                f"datasets of a DatasetMixConfig holds {_kind(wrong)}. Put it into a WeightedDataset(dataset=)."
             )
         for child in self.datasets:
             for weight in child.weights.values():
@@ -295,8 +296,9 @@ def _is_source(value: object) -> bool:
 
 
 def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value > 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value > 0
 
 
 def _whole(key: object) -> int | None:

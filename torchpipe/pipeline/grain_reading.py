@@ -6,7 +6,7 @@ import grain
 
 from torchpipe.pipeline.types import DatasetBuildContext
 
-GrainDataset: TypeAlias = grain.MapDataset[Any] | grain.IterDataset[Any]
+GrainDataset: TypeAlias = grain.MapDataset | grain.IterDataset
 """What a node of a graph builds: rows by number, or a stream."""
 
 IN_THIS_THREAD = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)

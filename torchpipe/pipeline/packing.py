@@ -125,9 +125,7 @@ class MMSamplePackingConfig:
 
 def _check_bins(num_packing_bins: object) -> None:
     if isinstance(num_packing_bins, bool) or not isinstance(num_packing_bins, int) or num_packing_bins < 1:
-        raise ConfigError(
-            f"num_packing_bins must be positive; it is {num_packing_bins!r}. Give a whole number above 0."
-        )
+        raise ConfigError(f"num_packing_bins must be positive; it is {num_packing_bins!r}. Give a whole number.")
 
 
 def _check_word(field: str, value: Any, allowed: tuple[str, ...]) -> None:
