@@ -23,6 +23,7 @@ from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
+from torchpipe.pipeline.state import merged_states
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _DEFINED_IN: dict[str, str] = {
@@ -59,6 +60,7 @@ __all__ = [
     "WeightedDataset",
     "data_parallel_rank",
     "exhausting",
+    "merged_states",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)
