@@ -218,7 +218,7 @@ REFUSED = {
     "import random\ndef f(row): return random.random()": r"^f uses random\.random, which may give something else",
     "from random import random\ndef f(row): return random()": r"^f uses random\.Random\.random",
     "import numpy as np\ndef f(row): return np.random.rand()": r"^f uses numpy\.random\.RandomState\.rand,",
-    "import numpy as np\ndef f(row): return np.load(row)": r"which may give something else each time \(reached from f\)",
+    "import numpy as np\ndef f(row): return np.load(row)": r"may give something else each time \(reached from f\)",
     "import numpy as np\ndef f(row): return np.empty(3)": r"^f uses numpy\.empty, of which can't be told what it gives",
     "import time\nf = lambda row: time.time()": r"^<lambda> uses time\.time",
     "from datetime import datetime\ndef f(row): return datetime.now()": r"^f uses \.now, which may give",

@@ -17,6 +17,7 @@ from torchpipe.pipeline.dataset import (
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.graph_steps import FirstRows, GraphSteps
 from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
@@ -26,9 +27,6 @@ from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.state import merged_states
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
-_DEFINED_IN: dict[str, str] = {
-    "GrainDataset": "torchpipe.pipeline.grain_reading",
-}
 if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
 
@@ -47,8 +45,10 @@ __all__ = [
     "DatasetIterationPolicy",
     "DatasetMixConfig",
     "FirstFitPackingConfig",
+    "FirstRows",
     "GrainDataLoader",
     "GrainDataset",
+    "GraphSteps",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
     "SampleProcessor",
