@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.chat_processor import ChatProcessor
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.dataset import (
     DatasetConcatConfig,
@@ -22,9 +23,11 @@ from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, 
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
+from torchpipe.pipeline.renderers import RenderersConfigAdapter, RenderersLibraryConfig, from_renderers
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.state import merged_states
+from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ _DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading
 
 __all__ = [
     "BaseDataLoader",
+    "ChatProcessor",
     "Collator",
     "ConcatThenSplitPackingConfig",
     "Configurable",
@@ -51,15 +55,19 @@ __all__ = [
     "GraphSteps",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
+    "RenderersConfigAdapter",
+    "RenderersLibraryConfig",
     "SampleProcessor",
     "SingleDatasetConfig",
     "SourceConfig",
     "TextCollator",
+    "TextProcessor",
     "TextSequence",
     "TrainerBatch",
     "WeightedDataset",
     "data_parallel_rank",
     "exhausting",
+    "from_renderers",
     "merged_states",
 ]
 
