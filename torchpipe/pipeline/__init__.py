@@ -4,20 +4,31 @@ Names are those of TorchTitan's ``components/data`` (see ``docs/differences_from
 when a name that needs it is asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.sequences import TextSequence
-from torchpipe.pipeline.sources import SourceConfig
+from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
-_DEFINED_IN: dict[str, str] = {}
+if TYPE_CHECKING:
+    from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
+
+_DEFINED_IN: dict[str, str] = {
+    "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
+    "HuggingFaceStreamingSource": "torchpipe.pipeline.huggingface",
+}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
     "Configurable",
     "DatasetBuildContext",
     "DatasetIterationPolicy",
+    "HuggingFaceRandomAccessSource",
+    "HuggingFaceStreamingSource",
+    "IndexedJsonlSource",
     "RandomAccessDataSource",
     "SourceConfig",
     "TextSequence",
