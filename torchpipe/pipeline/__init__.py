@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
 
 _DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
+from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
+    from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
+_DEFINED_IN: dict[str, str] = {
+    "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
+    "HuggingFaceStreamingSource": "torchpipe.pipeline.huggingface",
+}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
@@ -53,6 +59,9 @@ __all__ = [
     "GrainDataLoader",
     "GrainDataset",
     "GraphSteps",
+    "HuggingFaceRandomAccessSource",
+    "HuggingFaceStreamingSource",
+    "IndexedJsonlSource",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
     "RenderersConfigAdapter",
