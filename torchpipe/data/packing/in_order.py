@@ -147,7 +147,7 @@ def _begins_of_capped(ends: np.ndarray, lengths: np.ndarray, capacity: int, long
         item = bisect_right(item_ends, begin)
         in_first = -(-(item_ends[item] - begin) // longest)
         stop = begin + cap * longest  # of the item that the pack begins in, whose spans are cut from here on
-        if in_first < cap:
+        if in_first <= cap:
             allowed = span_counts[item] + cap - in_first
             last = bisect_right(span_counts, allowed, item)  # the first item that has spans too many
             stop = item_ends[last - 1]
