@@ -105,6 +105,10 @@ class CheckpointError(TorchpipeError, RuntimeError):
     """A checkpoint is missing, damaged, or does not belong to this run."""
 
 
+class LoaderStateError(CheckpointError, ValueError):
+    """A loader's state can't be gone on from: it is damaged, or of other data."""
+
+
 class DistributedError(TorchpipeError, RuntimeError):
     """The processes that train together don't, or can't, do the same."""
 

@@ -115,6 +115,44 @@ def pad_rows(
     return out
 
 
+def join_rows(
+    rows: Sequence[np.ndarray | torch.Tensor],
+    *,
+    length: int,
+    tail: float | np.ndarray,
+    dtype: torch.dtype,
+    pin_memory: bool = False,
+) -> torch.Tensor:
+    """The rows one after another in a new tensor [length], the rest of it filled with ``tail``.
+
+    Args:
+        rows: [n] each; together no longer than ``length``. There may be none.
+        length: of the result.
+        tail: what fills the rest: a number, or one for each place of the rest.
+        dtype: of the result.
+        pin_memory: whether the result lies in page-locked memory, from which a device copies while others work.
+
+    Raises:
+        DataError: a row has another number of axes, or numbers that the type doesn't hold.
+
+    >>> join_rows([np.array([1, 2]), np.array([3])], length=5, tail=0, dtype=torch.int64).tolist()
+    [1, 2, 3, 0, 0]
+    """
+    parts = [np.asarray(row) for row in rows]
+    if not all(part.ndim == 1 and _fits(part, dtype) for part in parts):
+        held = ", ".join(f"{list(part.shape)} of {part.dtype}" for part in parts)
+        raise DataError(f"These rows can't be joined to one row of {dtype}: {held}. Each has one axis.")
+    # Memory of its own for each batch: an earlier one may still be on its way to the device. Torch keeps page-locked
+    # memory that was freed, and gives it out again once those copies are done.
+    out = torch.empty(length, dtype=dtype, pin_memory=pin_memory)
+    line, start = out.numpy(), 0
+    for part in parts:
+        line[start : start + len(part)] = part
+        start += len(part)
+    line[start:] = tail
+    return out
+
+
 def pad_blocks(
     blocks: Iterable[tuple[tuple[int | slice, ...], torch.Tensor]],
     *,

@@ -124,6 +124,15 @@ def unshifted(labels: np.ndarray) -> np.ndarray:
     return placed
 
 
+def document_positions(num_tokens: int, max_context_length: int) -> np.ndarray:
+    """The places of tokens in their documents, where each document is as long as it may be: int64 [num_tokens].
+
+    >>> document_positions(5, 3).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    return np.arange(num_tokens, dtype=np.int64) % max_context_length
+
+
 def trained_positions(mask: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Which positions have a target that is trained, of samples that lie one after another.
 

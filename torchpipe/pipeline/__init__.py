@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.dataset import (
     DatasetConcatConfig,
     DatasetConfig,
@@ -16,11 +17,17 @@ from torchpipe.pipeline.dataset import (
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
+from torchpipe.pipeline.parallel import data_parallel_rank
+from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
+_DEFINED_IN: dict[str, str] = {
+    "GrainDataset": "torchpipe.pipeline.grain_reading",
+}
 if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
 
@@ -28,21 +35,30 @@ _DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
+    "BaseDataLoader",
+    "Collator",
     "ConcatThenSplitPackingConfig",
     "Configurable",
+    "DataloaderExhaustedError",
     "DatasetBuildContext",
     "DatasetConcatConfig",
     "DatasetConfig",
     "DatasetIterationPolicy",
     "DatasetMixConfig",
     "FirstFitPackingConfig",
+    "GrainDataLoader",
     "GrainDataset",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
+    "SampleProcessor",
     "SingleDatasetConfig",
     "SourceConfig",
+    "TextCollator",
     "TextSequence",
+    "TrainerBatch",
     "WeightedDataset",
+    "data_parallel_rank",
+    "exhausting",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)

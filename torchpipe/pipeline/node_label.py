@@ -30,11 +30,12 @@ def node_label(config: object) -> str:
     kind = type(config).__name__
     if any(hasattr(config, field) for field in ("dataset", "datasets")):
         return kind
-    text = json.dumps(_described(config), sort_keys=True)
+    text = json.dumps(described(config), sort_keys=True)
     return f"{kind}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
-def _described(value: Any) -> Any:
+def described(value: Any) -> Any:
+    """The settings of a value as JSON: functions and classes by their dotted names, other objects by their class."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, enum.Enum):
@@ -42,12 +43,12 @@ def _described(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return [type(value).__qualname__, fields]
     if isinstance(value, Mapping):
-        return {str(key): _described(item) for key, item in value.items()}
+        return {str(key): described(item) for key, item in value.items()}
     if type(value) in (list, tuple) and len(value) <= _MOST_ITEMS:
-        return [_described(item) for item in value]
+        return [described(item) for item in value]
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     size = len(value) if isinstance(value, Sequence) else None

@@ -1,9 +1,11 @@
 """What processors make of a row of text: tokens, and what each of them is to predict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from torchpipe.data.sequences import document_positions, next_token_labels
 from torchpipe.errors import DataError
 
 
@@ -37,3 +39,40 @@ class TextSequence:
                 )
         if len(shape) != 1:
             raise DataError(f"A TextSequence has input_ids {list(shape)}. Give one dimension: a row has no batch.")
+
+
+def shifted_sequence(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | np.ndarray) -> TextSequence:
+    """One document of n tokens as a sequence of n - 1: int64, its labels those of the one label rule.
+
+    Args:
+        tokens: n ids.
+        mask: n flags, True where the token must not be trained on.
+
+    Raises:
+        DataError: they are no ids, or no flags of them (see :func:`~torchpipe.data.sequences.next_token_labels`).
+
+    >>> shifted_sequence([5, 6, 7], [True, True, False]).labels.tolist()
+    [-100, 7]
+    """
+    labels = next_token_labels(tokens, mask)
+    return TextSequence(input_ids=np.asarray(tokens, dtype=np.int64)[:-1], labels=labels[:-1])
+
+
+def joined_documents(documents: Sequence[TextSequence]) -> TextSequence:
+    """The documents in one sequence, whose positions begin anew with each. One document is given back as it is.
+
+    Args:
+        documents: one or more, each without positions of its own.
+
+    >>> two = [shifted_sequence([5, 6, 7], [0, 0, 0]), shifted_sequence([8, 9], [0, 0])]
+    >>> joined_documents(two).positions.tolist()
+    [0, 1, 0]
+    """
+    if len(documents) == 1:
+        return documents[0]
+    lengths = [len(document.input_ids) for document in documents]
+    return TextSequence(
+        input_ids=np.concatenate([document.input_ids for document in documents]),
+        labels=np.concatenate([document.labels for document in documents]),
+        positions=np.concatenate([document_positions(length, length) for length in lengths]),
+    )

@@ -5,7 +5,7 @@ make such rows of others, on arrays of whole numbers alone; no token is read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,6 +91,12 @@ def rows_in_packs(packs: PackPlan, rows: PackPlan) -> PackPlan:
         num_samples=rows.num_samples,
         num_truncated=packs.num_truncated,
     )
+
+
+def each_document(rows: PackPlan) -> PackPlan:
+    """Every span of the rows as a row of its own, in their order."""
+    lengths = rows.stop - rows.start
+    return replace(rows, pack_offsets=np.arange(len(lengths) + 1), pack_lens=lengths)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

