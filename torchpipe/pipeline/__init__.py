@@ -25,9 +25,6 @@ from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
-_DEFINED_IN: dict[str, str] = {
-    "GrainDataset": "torchpipe.pipeline.grain_reading",
-}
 if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
 
