@@ -69,6 +69,10 @@ class SourceError(TorchpipeError, OSError):
     """A file or data set can't be read."""
 
 
+class MissingFileError(SourceError, FileNotFoundError):
+    """A file isn't there, or nothing matches a pattern."""
+
+
 class MalformedRow(SourceError, DataError):  # noqa: N818  # what it is of, beside SourceError
     """One row of a file can't be read as it is written; the rows around it can.
 

@@ -22,13 +22,18 @@ from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPac
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
-from torchpipe.pipeline.sources import SourceConfig
+from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
+    from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
 
-_DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
+_DEFINED_IN: dict[str, str] = {
+    "GrainDataset": "torchpipe.pipeline.grain_reading",
+    "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
+    "HuggingFaceStreamingSource": "torchpipe.pipeline.huggingface",
+}
 """Names that are looked up when they are asked for, and their modules."""
 
 __all__ = [
@@ -45,6 +50,9 @@ __all__ = [
     "FirstFitPackingConfig",
     "GrainDataLoader",
     "GrainDataset",
+    "HuggingFaceRandomAccessSource",
+    "HuggingFaceStreamingSource",
+    "IndexedJsonlSource",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
     "SampleProcessor",

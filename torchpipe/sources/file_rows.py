@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from torchpipe._fingerprint import fingerprint
 from torchpipe._sentences import printable
 from torchpipe._suggest import listed
-from torchpipe.errors import MalformedRow, SourceError
+from torchpipe.errors import MalformedRow, MissingFileError, SourceError
 from torchpipe.sources.reading import reading
 from torchpipe.sources.row_bounds import RowBounds
 from torchpipe.sources.source_file import SourceFile, warn_once
@@ -121,7 +121,7 @@ class FileRows(ABC):
                 try:
                     descriptor, mine = os.open(path, os.O_RDONLY | os.O_CLOEXEC), True
                 except FileNotFoundError:
-                    raise SourceError(
+                    raise MissingFileError(
                         f"{name} is not there any more: it was deleted or moved after the run began. Put it back, and "
                         "start the run again."
                     ) from None
