@@ -37,6 +37,7 @@ _DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading
 from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
     from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
 _DEFINED_IN: dict[str, str] = {
+    "GrainDataset": "torchpipe.pipeline.grain_reading",
     "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
     "HuggingFaceStreamingSource": "torchpipe.pipeline.huggingface",
 }

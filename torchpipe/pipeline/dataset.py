@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
-from torchpipe._dotpath import resolve
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.row_policy import OnError, RowPolicy
 from torchpipe.errors import ConfigError, KindError
+from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class SingleDatasetConfig:
         name: what its order is hashed from, and what errors call it; None: a hash of the settings.
 
     Raises:
-        KindError: the source is neither, or a filter can't be called.
-        ConfigError: an option is not possible.
+        KindError: the source is neither, or the processor no config of one.
+        ConfigError: an option is not possible, or a filter can't be called.
     """
 
     source: Any
@@ -74,7 +74,8 @@ class SingleDatasetConfig:
     def __post_init__(self) -> None:
         check_name(self.name)
         for field in ("pre_filters", "post_filters"):
-            object.__setattr__(self, field, functions_of(getattr(self, field), field))
+            given = _tuple(getattr(self, field), field)
+            object.__setattr__(self, field, tuple(as_function(one, field) for one in given))
         if self.processor is not None and not callable(getattr(self.processor, "build", None)):
             raise KindError(
                 f"processor is {_kind(self.processor)}, and has to be the Config of a SampleProcessor, such as "
@@ -263,22 +264,6 @@ def check_name(name: object) -> None:
     """
     if name is not None and (not isinstance(name, str) or not name):
         raise ConfigError(f"A name is {name!r}. Give a text, or leave it out.")
-
-
-def functions_of(given: Any, field: str) -> tuple[Any, ...]:
-    """Functions, those given by their dotted names looked up.
-
-    Raises:
-        KindError: one can't be called.
-        InstantiationError: a name leads nowhere.
-    """
-    functions = tuple(resolve(one) if isinstance(one, str) else one for one in _tuple(given, field))
-    for one in functions:
-        if not callable(one):
-            raise KindError(
-                f"{field} holds {_kind(one)}, which can't be called. Give functions, or their dotted names."
-            )
-    return functions
 
 
 def _tuple(given: Any, field: str) -> tuple[Any, ...]:

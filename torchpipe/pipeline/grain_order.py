@@ -12,6 +12,10 @@ from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.types import DatasetIterationPolicy
 
 
+class TooFewRowsError(ConfigError):
+    """There are fewer rows than ranks, so that one would have none."""
+
+
 class EpochOrder(grain.MapDataset[Any]):
     """A rank's rows of an epoch, then those of the next.
 
@@ -25,14 +29,14 @@ class EpochOrder(grain.MapDataset[Any]):
         called: what errors call them.
 
     Raises:
-        ConfigError: there are fewer rows than ranks.
+        TooFewRowsError: there are fewer rows than ranks.
     """
 
     def __init__(self, parent: grain.MapDataset[Any], policy: DatasetIterationPolicy, *, called: str) -> None:
         super().__init__(parent)
         num_rows, world_size = len(parent), policy.dp_world_size
         if num_rows < world_size:
-            raise ConfigError(
+            raise TooFewRowsError(
                 f"dataset has {num_rows} rows, fewer than dp_world_size={world_size}: {called}. Give it more rows, or "
                 "train on fewer ranks."
             )
