@@ -23,19 +23,17 @@ from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, 
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
-from torchpipe.pipeline.renderers import RenderersConfigAdapter, RenderersLibraryConfig, from_renderers
+from torchpipe.pipeline.renderers import RendererConfig, RenderersLibraryConfig
 from torchpipe.pipeline.sequences import TextSequence
-from torchpipe.pipeline.sources import SourceConfig
+from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
 from torchpipe.pipeline.state import merged_states
 from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
     from torchpipe.pipeline.grain_reading import GrainDataset
-
-_DEFINED_IN: dict[str, str] = {"GrainDataset": "torchpipe.pipeline.grain_reading"}
-from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
     from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
+
 _DEFINED_IN: dict[str, str] = {
     "GrainDataset": "torchpipe.pipeline.grain_reading",
     "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
@@ -65,7 +63,7 @@ __all__ = [
     "IndexedJsonlSource",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
-    "RenderersConfigAdapter",
+    "RendererConfig",
     "RenderersLibraryConfig",
     "SampleProcessor",
     "SingleDatasetConfig",
@@ -77,7 +75,6 @@ __all__ = [
     "WeightedDataset",
     "data_parallel_rank",
     "exhausting",
-    "from_renderers",
     "merged_states",
 ]
 
