@@ -98,9 +98,9 @@ def checked_settings(cfg: DictConfig) -> DictConfig:
         raise ConfigError(
             f"{said[0]} has no effect beside dataloader, whose section says such things itself. Leave it out."
         )
-    if settings.dataloader and settings.dataloader.get("repeat", True):
-        if not (settings.max_steps or settings.dataloader.get("num_epochs")):
-            raise ConfigError("The run has no end: dataloader.repeat is true. Set max_steps, or dataloader.num_epochs.")
+    ends = settings.max_steps or not settings.dataloader or settings.dataloader.get("num_epochs")
+    if not ends and settings.dataloader.get("repeat", True):
+        raise ConfigError("The run has no end: dataloader.repeat is true. Set max_steps, or dataloader.num_epochs.")
     training.check_run_settings(settings)
     if settings.global_batch_size and settings.gradient_accumulation_steps > 1:
         raise ConfigError(

@@ -140,12 +140,29 @@ def mix_schedule(
             end += max(1 / source.passes_a_time for source in given)
             drawn = drawn_until(end)
     source, item = _merged(drawn, given, num_places)
+    return schedule_of(given, source, item)
+
+
+def schedule_of(sources: Sequence[MixSource], source: np.ndarray, item: np.ndarray) -> MixSchedule:
+    """The schedule in which these items of these sources stand at its places.
+
+    Args:
+        sources: those that have items.
+        source: the number of each place's source; item: the item's number there. Whole numbers [places].
+    """
     return MixSchedule(
-        shares=_shares(given, source, item),
+        shares=_shares(sources, source, item),
         source=source,
         item=item,
-        fingerprint=_fingerprint(given, source, item),
+        fingerprint=_fingerprint(sources, source, item),
     )
+
+
+def items_of_pass(source: MixSource, number: int, *, seed: int, shuffle: bool) -> np.ndarray:
+    """The items of a source in the order of one pass, int64 [items]; in theirs without ``shuffle``."""
+    if not shuffle:
+        return np.arange(source.num_items)
+    return hashed_permutation(source.num_items, derive(seed, "mix", source.name, number))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,9 +219,7 @@ def _draw(source: MixSource, passes: Fraction, *, seed: int, epoch: int, shuffle
 
     def ordered(number: int) -> tuple[np.ndarray, np.ndarray]:
         """The items of a pass, and the middle of each in half units."""
-        items = np.arange(source.num_items)
-        if shuffle:
-            items = hashed_permutation(source.num_items, derive(seed, "mix", source.name, number))
+        items = items_of_pass(source, number, seed=seed, shuffle=shuffle)
         if source.sizes is None:
             return items, 2 * np.arange(source.num_items) + 1
         sizes = source.sizes[items].astype(np.int64, copy=False)

@@ -129,7 +129,7 @@ class _Compiler:
         return Mix(
             name=name,
             parts=tuple(self.node(child.dataset, child.name) for child in config.datasets),
-            weights=tuple(child.weights[0] for child in config.datasets),
+            weights=tuple(child.weights for child in config.datasets),
             max_epochs=tuple(child.max_epochs for child in config.datasets),
             by=config.by,
             stop=config.stop,

@@ -17,8 +17,9 @@ import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe._suggest import listed
+from torchpipe.data.mix_phases import phased_schedule
 from torchpipe.data.mix_source import MixSource
-from torchpipe.data.mixing import SourceShare, Stop, mix_schedule
+from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
 from torchpipe.data.packing.nesting import each_document, fitted_rows, joined_rows, rows_in_packs, rows_of_samples
@@ -175,13 +176,13 @@ class Mix(Node):
     """The rows of several nodes in shares.
 
     Attributes:
-        parts, weights, max_epochs: of each.
+        parts, max_epochs: of each; weights: of each, by the first row of the mix that they hold for.
         by: what weights are shares of: rows, tokens or trained_tokens.
         stop: when an epoch ends.
     """
 
     parts: Sequence[Node]
-    weights: Sequence[float]
+    weights: Sequence[Mapping[int, float]]
     max_epochs: Sequence[float | None]
     by: str
     stop: Stop
@@ -218,20 +219,28 @@ class Mix(Node):
             MixSource(
                 name=part.name,
                 num_items=len(rows),
-                weight=weight,
+                weight=weights[0],
                 sizes=self._sizes(run, rows),
                 max_passes=most,
             )
-            for part, rows, weight, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
+            for part, rows, weights, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
             if len(rows)
         ]
         if not sources:
             return rows_of_samples(np.zeros(0, np.int64)), ()
-        schedule = mix_schedule(sources, stop=self.stop, seed=run.seed, shuffle=run.shuffle, epoch=epoch)
+        schedule = self._schedule(run, sources, epoch)
         given = [rows for rows in items if len(rows)]
         firsts = np.cumsum([0, *(len(rows) for rows in given)])
         joined = joined_rows(given, [0] * len(given))
         return joined.take(firsts[schedule.source] + schedule.item), schedule.shares
+
+    def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int) -> MixSchedule:
+        options: dict[str, Any] = {"stop": self.stop, "seed": run.seed, "shuffle": run.shuffle, "epoch": epoch}
+        if all(len(weights) == 1 for weights in self.weights):
+            return mix_schedule(sources, **options)
+        weights = dict(zip([part.name for part in self.parts], self.weights, strict=True))
+        before = sum(len(self._mixed(run, earlier)[0]) for earlier in range(epoch))
+        return phased_schedule(sources, [weights[source.name] for source in sources], first_place=before, **options)
 
     def warn_of_empty(self, run: Run) -> None:
         """Warns of nodes that have no rows to give."""
