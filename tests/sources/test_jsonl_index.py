@@ -145,6 +145,16 @@ def test_an_index_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None
             each[0]
 
 
+def test_a_file_that_is_written_while_it_is_looked_through_is_refused(tmp_path: Path) -> None:
+    file = rows(tmp_path / "a.jsonl", 100)
+    parts = jsonl_index._starts(file, 0, "a.jsonl")
+    next(parts)
+    with file.open("ab") as out:
+        out.write(b"{}\n")
+    with pytest.raises(SourceError, match=r"a\.jsonl was changed while its rows were looked for\. Start again once"):
+        list(parts)
+
+
 def _first_of(queue: "multiprocessing.Queue[tuple[int, int]]", file: Path, cache: str) -> None:
     starts = starts_of(file, name="a", cache_dir=cache)
     queue.put((len(starts), os.stat(starts._path).st_ino))  # pyright: ignore[reportAttributeAccessIssue]
@@ -248,6 +258,6 @@ def test_memory_of_ones_own_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert kilobytes < 4096  # held in memory, the index would take 24 MB
 
 
-def test_bounds_in_memory_hold_8_bytes_a_line() -> None:
+def test_a_line_stops_where_the_next_one_starts() -> None:
     starts = LineStarts(np.array([0, 4, 9]))
     assert (len(starts), starts[0], starts[1]) == (2, (0, 4), (4, 9))

@@ -58,8 +58,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     if load_dataset_kwargs.pop("streaming", None):
         raise ConfigError(
             f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
-            "numbers rows; a pipeline for streams is not here yet. Leave it out: rows of files are read from the disk "
-            "one by one, and are not held in memory."
+            "numbers rows. Leave it out, since rows of files are read from the disk one by one and are not held in "
+            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource."
         )
     files = file_source(source, load_dataset_kwargs)
     split = load_dataset_kwargs.get("split")
