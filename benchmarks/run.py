@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import DATA, FEW, MANY, PACKAGES, Bench
+from jsonl_results import jsonl_index
 from machine import machine
 from peers import REPOSITORY
 from report import Result, table
@@ -301,7 +302,7 @@ MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
     *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
     *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
     *(store_batches, store_mix, store_waiting, store_balance),
-    transformers_steps,
+    *(jsonl_index, transformers_steps),
 )
 
 

@@ -29,6 +29,18 @@ def test_reading_rows_counts_rows_and_tokens(run_script: RunScript, llama3_token
     }
 
 
+def test_an_index_of_lines_is_timed_and_holds_no_memory(run_script: RunScript, tmp_path: Path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "1"}\n' * 100_000, encoding="utf-8")
+    file, cache = tmp_path / "many.jsonl", tmp_path / "cache"
+    cache.mkdir()
+    size = run_script("jsonl_index.py", "write", file, 2**24, tmp_path / "rows.jsonl")["bytes"]
+    assert run_script("jsonl_index.py", "read", file)["bytes"] == size > 2**24
+    measured = run_script("jsonl_index.py", "index", file, cache, alone=True)
+    assert measured["rows"] == size // len('{"text": "1"}\n')
+    assert measured["added"] < 4 * 2**20
+    assert list(cache.iterdir()) == []
+
+
 def test_training_steps_are_timed_for_both_masks_on_one_batch(run_script: RunScript, tmp_path: Path):
     batch = tmp_path / "batch.pt"
     made = run_script("training_step.py", "prepare", "config", batch)

@@ -149,5 +149,5 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, not_root: None) ->
 
 
 def test_a_stream_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"streaming=True gives a stream.* Leave it out: rows of files are read from"):
+    with pytest.raises(ConfigError, match=r"streaming=True gives a stream.* Leave it out, since rows of files"):
         load_rows("json", data_files=str(tmp_path / "not even there.jsonl"), split="train", streaming=True)

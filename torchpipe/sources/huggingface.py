@@ -58,8 +58,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     if load_dataset_kwargs.pop("streaming", None):
         raise ConfigError(
             f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
-            "numbers rows; a pipeline for streams is not here yet. Leave it out: rows of files are read from the disk "
-            "one by one, and are not held in memory."
+            "numbers rows. Leave it out, since rows of files are read from the disk one by one and are not held in "
+            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource."
         )
     files = file_source(source, load_dataset_kwargs)
     split = load_dataset_kwargs.get("split")
@@ -72,12 +72,13 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))
 
 
-def loaded(source: str, options: Mapping[str, Any]) -> Any:
+def loaded(source: str, options: Mapping[str, Any], *, name: str) -> Any:
     """What ``load_dataset`` gives.
 
     Args:
         source: its first argument.
         options: its others.
+        name: what messages call it.
 
     Raises:
         SourceError: it can't be loaded.
@@ -89,11 +90,11 @@ def loaded(source: str, options: Mapping[str, Any]) -> Any:
         with _quiet():
             return datasets.load_dataset(source, **options)
     except Exception as error:
-        raise _in_words(error, source, describe_source(source, options), options) from error
+        raise _in_words(error, source, name, options) from error
 
 
 def _load_dataset(source: str, name: str, options: Mapping[str, Any]) -> Rows:
-    rows = loaded(source, options)
+    rows = loaded(source, options, name=name)
     if isinstance(rows, Mapping):
         raise ConfigError(f"{name} has the splits {', '.join(map(str, rows))}. Name one: split=...")
     if not isinstance(rows, RandomAccessDataSource):

@@ -98,8 +98,7 @@ def _starts(path: Path, start: int, name: str) -> Iterator[np.ndarray]:
                 doubts = np.concatenate([[doubtful], may_be_blank[:-1]])
                 begin, doubtful = int(nexts[-1]), bool(may_be_blank[-1])
                 yield _filled(descriptor, starts, doubts)
-        yield _filled(descriptor, np.array([begin, size]), np.array([True]))
-        yield np.array([size])
+        yield np.array([size] if _is_blank(descriptor, begin, size) else [begin, size])
         if _state(descriptor) != before:
             raise SourceError(f"{name} was changed while its rows were looked for. Start again once it is written.")
 
@@ -157,7 +156,7 @@ def _filled(descriptor: int, starts: np.ndarray, doubtful: np.ndarray) -> np.nda
     filled = np.diff(starts) > 1
     for row in np.flatnonzero(doubtful & filled):
         filled[row] = not _is_blank(descriptor, *starts[row : row + 2].tolist())
-    # An empty line begins with its own line feed, or is the file's end.
+    # An empty line begins with its own line feed, which is no higher than a space.
     return starts[:-1][filled | ~doubtful]
 
 

@@ -22,14 +22,15 @@ def load_table(path: str, options: Mapping[str, Any]) -> Any:
     """
     import datasets
 
-    rows = loaded(path, {**options, "streaming": False})
+    name = describe_source(path, options)
+    rows = loaded(path, {**options, "streaming": False}, name=name)
     if not isinstance(rows, datasets.Dataset):
         raise KindError(
             f"random-access Hugging Face source requires one Dataset; got {type(rows).__name__}. Name one split of "
             f"{path}, such as split='train'."
         )
     if len(rows) == 0:
-        raise SourceError(f"{describe_source(path, options)} holds no rows. Check the split and the file.")
+        raise SourceError(f"{name} holds no rows. Check the split and the file.")
     return rows
 
 
@@ -50,7 +51,7 @@ class RowStream:
         import datasets
 
         self.name = describe_source(path, options)
-        stream = loaded(path, {**options, "streaming": True})
+        stream = loaded(path, {**options, "streaming": True}, name=self.name)
         if not isinstance(stream, datasets.IterableDataset):
             raise KindError(
                 f"streaming Hugging Face source requires one IterableDataset; got {type(stream).__name__}. Name one "
