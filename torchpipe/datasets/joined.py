@@ -18,6 +18,7 @@ from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.chosen_samples import ChosenSamples
+from torchpipe.store.rows import kind_of
 
 
 class JoinedDataset(Dataset[Any], ABC):
@@ -82,6 +83,12 @@ class JoinedDataset(Dataset[Any], ABC):
     @abstractmethod
     def chosen(self, parts: Sequence[Any]) -> Any:
         """What arrays of one entry a row of each part give for the rows of the whole: [rows]."""
+
+    @property
+    def kind(self) -> str | None:
+        """What kind of samples all parts have; None where they differ, or it isn't known."""
+        kinds = {kind_of(dataset) for dataset in self.datasets}
+        return kinds.pop() if len(kinds) == 1 else None
 
     @property
     def ledger(self) -> LedgerSummary:

@@ -108,6 +108,11 @@ class RowDataset(Dataset[dict[str, Any]]):
                 "(cache=True)."
             )
 
+    @property
+    def kind(self) -> str:
+        """What kind of samples the rows become, as the recipe says."""
+        return self.recipe.kind
+
     nothing_to_train: ClassVar[str] = "no token that is trained"
     """What is said of an item that trains nothing."""
 
