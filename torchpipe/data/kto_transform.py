@@ -98,10 +98,19 @@ def _judged(fitted: Fitted, row: Mapping[str, Any]) -> Fitted:
     return fitted._replace(samples=[{**made, "desirable": row["desirable"]} for made in kept])
 
 
+def num_asked(messages: Sequence[Message]) -> int:
+    """How many messages are the prompt: all up to the last one of the user.
+
+    >>> num_asked([Message("user", "1 + 1?"), Message("assistant", "2")])
+    1
+    """
+    return max((place for place, message in enumerate(messages) if message.role == "user"), default=-1) + 1
+
+
 def _with_untrained_prompt(messages: Sequence[Message]) -> list[Message]:
-    asked = max((place for place, message in enumerate(messages) if message.role == "user"), default=-1)
-    if asked == len(messages) - 1:
+    asked = num_asked(messages)
+    if asked == len(messages):
         raise DataError(
             "The conversation ends with the user's message, so there is no answer to judge.", reason="empty"
         )
-    return [*map(untrained, messages[: asked + 1]), *messages[asked + 1 :]]
+    return [*map(untrained, messages[:asked]), *messages[asked:]]

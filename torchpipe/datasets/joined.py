@@ -102,6 +102,11 @@ class JoinedDataset(Dataset[Any], ABC):
         """Tokens of each row, padding left out; there only where every part has it. So are the next three."""
         return self.chosen([lengths_of(dataset) for dataset in self.datasets])
 
+    @property
+    def side_lengths(self) -> np.ndarray:
+        """Tokens of both sides of each pair: [pairs, 2]; there only where every part is of stored pairs."""
+        return self.chosen([dataset.side_lengths for dataset in self.datasets])
+
     @cached_property
     def costs(self) -> np.ndarray:
         """What each pack costs to train on: int64 [packs]."""

@@ -125,6 +125,11 @@ class StoredPreferenceDataset(StoredDataset):
         return _of_pairs(self._store.lengths)
 
     @property
+    def side_lengths(self) -> np.ndarray:
+        """Tokens of the chosen and the rejected side of each pair: uint32 [pairs, 2]."""
+        return self._store.lengths.reshape(-1, len(SIDES))
+
+    @property
     def trained_counts(self) -> np.ndarray:
         """The labels of each pair that are not -100, both sides together: int64 [pairs]."""
         return _of_pairs(self._store.trained_counts)

@@ -28,7 +28,7 @@ from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
 from torchpipe.store.refused_rows import first_refused
-from torchpipe.store.rows import RowSamples, StoreRecipe, keeps_rows_whole, kind_of, refuse_to_pack
+from torchpipe.store.rows import RowSamples, StoreRecipe, keeps_rows_whole, kind_of, noun_of_kind, refuse_to_pack
 
 _KINDS_OF_ROWS = {**StoredDataset.kinds_of_rows, **StoredPreferenceDataset.kinds_of_rows}
 
@@ -206,7 +206,7 @@ def samples_to_pack(
             setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
         first = "" if store is None else first_refused(store)
-        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.{first}")
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe(noun_of_kind(kind_of(ds)))}.{first}")
     whole = _planned(samples, capacity, options, name, by_row=by_row)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)

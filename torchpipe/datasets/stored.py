@@ -19,7 +19,7 @@ from torchpipe.errors import DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.refused_rows import first_refused
-from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.rows import StoreRecipe, noun_of_kind
 from torchpipe.store.source_recipe import SourceRecipe
 
 
@@ -66,7 +66,8 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         self._store = recipe if is_store else build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
         self.counts: SampleCounts = sample_counts(self._store)
         if not len(self):
-            raise DataError(f"{self.name}: no sample is left. {self.counts.describe()}.{first_refused(self._store)}")
+            told = self.counts.describe(noun_of_kind(self.kind))
+            raise DataError(f"{self.name}: no sample is left. {told}.{first_refused(self._store)}")
         self.fingerprint = self._store.digest
         self.recipe = None if is_store else recipe
         self._origin: Callable[[], Any] = partial(rows_of_recipe, recipe, self.kinds_of_rows)

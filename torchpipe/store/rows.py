@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
+from torchpipe.data.ledger_words import Noun
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import ConfigError
 
@@ -96,6 +97,8 @@ KIND_OF_LABELLED = "kto"
 KIND_OF_PROMPTS = "prompts"
 """The kind of samples that are prompts, to generate from."""
 
+_NOUNS: dict[str | None, Noun] = {KIND_OF_PAIRS: "pair", KIND_OF_PROMPTS: "prompt"}
+
 _NEVER_PACKED = {
     KIND_OF_LABELLED: "Labelled answers (KTO) can't be packed: a batch has one label a row, and a pack would hold "
     "answers of both kinds. Set packed=false; cache=true stores them, and padded_collate_kto makes batches.",
@@ -121,6 +124,15 @@ def kind_of(samples: Any) -> str | None:
     """The kind of the samples of a recipe, a store or a data set; None where it doesn't say."""
     said = getattr(samples, "kind", None)
     return said if isinstance(said, str) else None
+
+
+def noun_of_kind(kind: str | None) -> Noun:
+    """What the items of a kind are called, where they are not packed.
+
+    >>> noun_of_kind(KIND_OF_PAIRS), noun_of_kind(None)
+    ('pair', 'row')
+    """
+    return _NOUNS.get(kind, "row")
 
 
 def keeps_rows_whole(recipe: Any) -> bool:
