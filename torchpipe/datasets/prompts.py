@@ -13,7 +13,7 @@ from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.datasets.stored_options import StoredOptions
 from torchpipe.errors import ConfigError
-from torchpipe.sources import Rows, Source, load_rows
+from torchpipe.sources import Rows, Source
 from torchpipe.store import TokenStore
 from torchpipe.store.prompt_recipe import PromptRecipe
 from torchpipe.store.rows import StoreRecipe, refuse_to_pack
@@ -52,7 +52,7 @@ class StoredPromptDataset(StoredDataset):
         # A copy in another process has the rows, where it needs them, and not the recipe.
         self._columns: tuple[Rows, PromptTransform] | None = None
         if isinstance(recipe, PromptRecipe) and recipe.prompt_transform.keep_columns:
-            self._columns = load_rows(recipe.source, **recipe.load_dataset_kwargs), recipe.prompt_transform
+            self._columns = recipe.load(), recipe.prompt_transform
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         number = self._number(index)
