@@ -122,9 +122,9 @@ class Opened:
 def test_the_source_is_opened_once(options: dict[str, Any], tmp_path: Path) -> None:
     tokenizer, source = tiny_tokenizer(max_seq_len=64), Opened()
     stored = {"cache_dir": str(tmp_path), "num_proc": 1} if options else {}
-    dataset = messages_dataset(tokenizer, source=source, **stored, **options)
+    dataset: Any = messages_dataset(tokenizer, source=source, **stored, **options)
     assert source.times == 1
-    recipe: Any = dataset.recipe
+    recipe = dataset.recipe
     assert list(recipe.load()) == MIXED
     assert source.times == 2, "nothing holds the rows that were looked at, once the data set is there"
     with recipe.opened():
