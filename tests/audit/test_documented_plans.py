@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchpipe._shipped_files import sample_file
+from torchpipe._shipped_files import pairs_file, sample_file
 from torchpipe.cli.main import main
 
 
@@ -35,4 +35,14 @@ def test_the_plan_of_stored_rows_is_as_documented(
         "batch_size=4 --ranks 2 --max-seq-len 128,256,512 --strategies next_fit,best_fit_decreasing"
     )
     assert main(["plan", "tiny/sft", *words.split()]) == 0
+    assert f"```\n{capsys.readouterr().out}```\n" in (repository / "docs" / "plan.md").read_text(encoding="utf-8")
+
+
+def test_the_plan_of_pairs_is_as_documented(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(pairs_file(), "sample_pairs.json")
+    words = "data_file=sample_pairs.json dataset_val=null --max-seq-len 512"
+    assert main(["plan", "tiny/dpo", *words.split()]) == 0
     assert f"```\n{capsys.readouterr().out}```\n" in (repository / "docs" / "plan.md").read_text(encoding="utf-8")

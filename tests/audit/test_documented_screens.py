@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from torchpipe.audit import compare_inference, explain
-from torchpipe.datasets import chat_dataset
+from torchpipe.datasets import chat_dataset, preference_dataset
+from torchpipe.models.tiny import tiny_tokenizer
 
 
 def ask(text: str) -> dict[str, Any]:
@@ -81,3 +82,16 @@ def test_a_documented_screen_is_what_is_printed(
     text = text[text.index("row 0: ") :]
     documented = (repository / "docs" / "explain.md").read_text(encoding="utf-8")
     assert text in documented
+
+
+def test_the_screen_of_a_pair_is_what_is_printed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = {"chosen": "It is 4.", "rejected": "It is 5."}
+    row = {side: [ask("What is 2 + 2?"), reply(text)] for side, text in answers.items()}
+    Path("pairs.json").write_text(json.dumps([row]))
+    dataset = preference_dataset(tiny_tokenizer(mask_policy="sampled"), source="json", data_files="pairs.json")
+    text = explain(dataset).to_text()
+    text = text[text.index("pair 0: ") :]
+    assert f"```\n{text}\n```" in (repository / "docs" / "explain.md").read_text(encoding="utf-8")

@@ -12,10 +12,11 @@ Chats = Callable[..., Any]
 
 KEYS = {
     "explanation": {"schema", "source", "num_rows", "decided_by", "notes", "rows"},
-    "row": {"row", "source", "refused", "packed", "num_tokens", "num_trained", "notes", "documents"},
+    "row": {"row", "source", "refused", "packed", "num_tokens", "num_trained", "notes", "documents", "item"}
+    | {"desirable"},
     "document": {
         *("sample", "start", "offset", "padding", "num_tokens", "num_trained", "num_cut", "cut_side", "traced"),
-        *("notes", "messages", "tools", "tokens"),
+        *("notes", "messages", "tools", "tokens", "side", "num_prompt", "num_shared"),
     },
     "message": {
         *("role", "text", "masked", "ipython", "eot", "num_images", "reasoning", "calls", "name", "tool_call_id"),

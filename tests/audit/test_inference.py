@@ -184,7 +184,7 @@ def test_a_row_that_no_template_takes_is_refused(template_tokenizer: Tokenizers,
 def test_what_cannot_be_compared_is_said_in_a_sentence(template_tokenizer: Tokenizers) -> None:
     with pytest.raises(ConfigError, match="Row 1 was asked for"):
         compare_inference([{"tokens": [1]}], rows=[1])
-    with pytest.raises(ConfigError, match="reads the messages of an SFTDataset, and this is a list"):
+    with pytest.raises(ConfigError, match="compares the replies of conversations .*, and this is a list"):
         compare_inference([{"tokens": [1]}])
     with pytest.raises(ConfigError, match="the tokenizer is a NoneType"):
         turn_contexts(None, CHAT)

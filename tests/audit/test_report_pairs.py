@@ -22,12 +22,12 @@ def test_pairs_and_their_sides_are_counted(capsys: pytest.CaptureFixture[str]) -
     assert counts.rows == 2
     assert counts.longest == len(PAIRS[0]["chosen_input_ids"])
     out = capsys.readouterr().out
-    assert out.startswith("training pairs: 1 pairs, the two sides of each counted below\ntraining pairs: 2 rows, ")
+    assert out.startswith("training pairs: 1 pair, ")
 
 
 def test_unchecked_pairs_are_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_pairs("training pairs", PAIRS, check_rows=False) is None
-    assert "training pairs: 1 rows, not checked" in capsys.readouterr().out
+    assert "training pairs: 1 pairs, not checked" in capsys.readouterr().out
 
 
 def test_pairs_without_a_trained_token_are_refused() -> None:

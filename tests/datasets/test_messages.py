@@ -1,6 +1,7 @@
 """messages_dataset: one line for files of any layout, and what was found said at the start."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,33 @@ def test_options_reach_the_samples() -> None:
         messages_dataset(TOKENIZER, source=MIXED, shapes=["opneai"])
     with pytest.raises(ConfigError, match="'conversation_column'"):
         messages_dataset(TOKENIZER, source=MIXED, conversation_column="messages")
+
+
+class Opened:
+    """A source that counts how often it is opened."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def build(self) -> list[dict[str, Any]]:
+        self.times += 1
+        return MIXED
+
+    def fingerprint(self) -> str:
+        return "mixed"
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": True}, {"packed": True}, {"packed": True, "overflow": "drop"}])
+def test_the_source_is_opened_once(options: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer, source = tiny_tokenizer(max_seq_len=64), Opened()
+    stored = {"cache_dir": str(tmp_path), "num_proc": 1} if options else {}
+    dataset: Any = messages_dataset(tokenizer, source=source, **stored, **options)
+    assert source.times == 1
+    recipe = dataset.recipe
+    assert list(recipe.load()) == MIXED
+    assert source.times == 2, "nothing holds the rows that were looked at, once the data set is there"
+    with recipe.opened():
+        assert pickle.loads(pickle.dumps(recipe)).__getstate__().keys() == recipe.__getstate__().keys()
 
 
 def test_it_is_built_from_a_config(shared_data: Path) -> None:

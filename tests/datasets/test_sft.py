@@ -255,11 +255,11 @@ def test_a_data_set_that_cannot_be_reached_is_one_sentence() -> None:
         )
 
 
-def test_a_source_without_a_chosen_split_lists_them(chats: str) -> None:
-    with pytest.raises(ConfigError, match="has the splits train. Name one: split="):
-        SFTDataset(
-            source="json", data_files=chats, message_transform=OpenAIToMessages(), model_transform=tiny_tokenizer()
-        )
+def test_a_source_of_several_splits_lists_them(chats: str) -> None:
+    transforms: Any = {"message_transform": OpenAIToMessages(), "model_transform": tiny_tokenizer()}
+    with pytest.raises(ConfigError, match="has the splits train, test. Name one: split="):
+        SFTDataset(source="json", data_files={"train": chats, "test": chats}, **transforms)
+    assert len(SFTDataset(source="json", data_files=chats, **transforms)) == len(openai_dataset(chats))
 
 
 def test_a_stream_is_refused(chats: str) -> None:

@@ -132,8 +132,7 @@ def test_both_sides_of_the_first_pair_are_shown_and_what_the_reference_is(
 ) -> None:
     dpo.main(pairs_config(max_steps=1, shuffle=False, num_rows_for_training_loss=6))
     out = capsys.readouterr().out
-    assert "training pairs: 16 pairs" in out
-    assert "training pairs: 32 rows" in out
+    assert "training pairs: 16 pairs, 3,236 tokens of both sides, " in out
     trained = [line for line in out.splitlines() if line.lstrip().startswith("trained")]
     assert "Rinse the rice in cold water" in trained[0]
     assert "Great question!" in trained[1]

@@ -279,8 +279,23 @@ def test_splits_that_cannot_be_read_are_sentences(files: dict[str, str]) -> None
         load_rows("json", data_files=files["one"], split="test")
     with pytest.raises(SourceError, match=r"nothing is left for split='train\[90%:95%\]'"):
         load_rows("json", data_files=files["two"], split="train[90%:95%]")
-    with pytest.raises(ConfigError, match="has the splits train. Name one"):
-        load_rows("json", data_files=files["one"])
+    with pytest.raises(ConfigError, match="has the splits train, test. Name one"):
+        load_rows("json", data_files={"train": files["one"], "test": files["two"]})
+
+
+def test_files_of_one_split_need_no_split(files: dict[str, str], tmp_path: Path) -> None:
+    def rows_of(source: str, **options: Any) -> list[Any]:
+        rows = load_rows(source, **options)
+        return [rows[index] for index in range(len(rows))]
+
+    whole = rows_of("json", data_files=files["one"], split="train")
+    assert rows_of("json", data_files=files["one"]) == rows_of(files["one"]) == whole
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "x.jsonl").write_text('{"n": 1}\n')
+    assert rows_of(str(tmp_path / "eval")) == [{"n": 1}]
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(SourceError, match="a.parquet"):  # which load_dataset is asked to read, by the same split
+        load_rows(str(tmp_path / "a.parquet"))
 
 
 def test_a_format_without_files_is_refused_before_a_folder_is_searched() -> None:

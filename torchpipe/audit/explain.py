@@ -2,18 +2,23 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
-from torchpipe.audit.explain_words import cut_notes
-from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
+from torchpipe.audit.documents import conversation_only, document_of, with_provenance, with_shared_prompt
+from torchpipe.audit.explanation import DocumentView, Explanation, RowView
+from torchpipe.audit.item import Item, item_of, num_cut_of
+from torchpipe.audit.nouns import noun_of
 from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
-from torchpipe.data.whole_row import Cut
+from torchpipe.data.pair_transform import SIDES
 from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, StoredDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
+from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.errors import ConfigError, DataError, TokenizerError, TorchpipeError, located
+from torchpipe.store.rows import KIND_OF_PAIRS, kind_of
 
 
 def explain(
@@ -25,12 +30,14 @@ def explain(
 ) -> Explanation:
     """What is trained in some rows, read from their labels.
 
-    Where a token comes from and why it is or is not trained is told for data sets that are, or pack, an
-    :class:`~torchpipe.datasets.SFTDataset` whose tokenizer gives a trace. Of others, tokens and labels are shown.
-    A row that the data set refuses is shown as its messages and the sentence that refuses it.
+    Where a token comes from and why it is or is not trained is told for data sets of messages (fine-tuning, pairs,
+    labelled answers, prompts), stored, packed or not, whose tokenizer gives a trace. Of others, tokens and labels are
+    shown. A pair is shown as its prompt, and what follows it on either side. A row that the data set refuses is shown
+    as its messages and the sentence that refuses it.
 
     Args:
-        dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``.
+        dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``; or of pairs, labelled
+            answers or prompts.
         tokenizer: the model transform; None takes the data set's own.
         rows: which rows; negative ones count from the end.
         decode: ids to text; None: the tokenizer's.
@@ -112,71 +119,80 @@ def dataset_of(
 def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
     part, number = locate(dataset, index)
     origin = Origin.of(part)
+    noun = noun_of(part)
     try:
         sample = dataset[index]
     except (DataError, TokenizerError) as error:
-        if not isinstance(part, SFTDataset | PackedDataset):  # they name the row themselves
+        if not isinstance(part, RowDataset | PackedDataset):  # they name the row themselves
             located(error, f"Row {index}")
-        return _refused(error, index, number, origin)
-    tokens, labels = _tokens_and_labels(sample, index, dataset)
-    positions = _integers(sample.get("input_pos", range(len(tokens))), "input_pos", index)
-    lengths = _integers(sample["seq_lens"], "seq_lens", index) if "seq_lens" in sample else [len(tokens)]
-    spans = part.spans(number) if isinstance(part, PackedDataset) else None
-    if sum(lengths) != len(tokens) or len(positions) != len(tokens) or min(lengths, default=0) < 0:
-        raise DataError(
-            f"Row {index} has {len(tokens)} tokens, {len(positions)} positions, and seq_lens that add up to "
-            f"{sum(lengths)}. They have to be the same, and no length below 0."
-        )
-    documents = []
-    offset = 0
-    for place, length in enumerate(lengths):
-        here = slice(offset, offset + length)
+        return _refused(error, index, number, origin, noun)
+    item = item_of(sample, index, dataset)
+    seen = _Seen(part=part, number=number, index=index, origin=origin, sample=sample, item=item)
+    offsets = [0, *accumulate(item.lengths)]
+    documents = [seen.document(place, offsets[place], pieces) for place in range(len(item.lengths))]
+    return RowView(
+        index=index,
+        source=origin.name,
+        packed=item.packed,
+        documents=tuple(with_shared_prompt(documents)),
+        num_trained=item.num_trained,
+        notes=_row_notes(item),
+        noun="pair" if item.sides else noun,
+        desirable=item.desirable,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """An item that is looked at: of which data set, which number there and in what was asked, and what it holds."""
+
+    part: Any
+    number: int
+    index: int
+    origin: Origin
+    sample: Mapping[str, Any]
+    item: Item
+
+    def document(self, place: int, offset: int, pieces: Pieces) -> DocumentView:
+        """One of its documents, with where its tokens come from."""
+        part, origin = self.part, self.origin
+        spans = part.spans(self.number) if isinstance(part, PackedDataset) else None
         padding = spans is not None and place >= len(spans)
-        # The label of the position before a token says whether it is trained.
-        trained = [at > 0 and labels[at - 1] != IGNORE_INDEX for at in range(offset, offset + length)]
-        document = _document(
-            tokens[here], labels[here], trained, positions[here], pieces, offset=offset, padding=padding
-        )
+        document = document_of(self.item, place, offset, pieces, padding=padding)
+        conversation = place if self.item.sides else 0  # of the row's
         made: Mapping[str, Any] = {}
         if isinstance(part, PackedDataset) and spans is not None and not padding:
             row, nth = part.row_of(spans[place].sample)
             document, made = replace(document, sample=row, start=spans[place].start), origin.sample_of(row, nth)
+            if kind_of(part) == KIND_OF_PAIRS:
+                document, conversation = replace(document, side=SIDES[nth]), nth
         elif isinstance(part, StoredDataset):
-            row, nth = part.row_of(number)
-            document, made = replace(document, sample=row), origin.sample_of(row, nth)
-        elif spans is None and "seq_lens" not in sample:
-            notes = _unproved_notes(_integers([sample.get("num_unproved_turns", 0)], "num_unproved_turns", index)[0])
-            document, made = replace(document, sample=number, notes=notes), sample
-        document = replace(document, num_cut=_num_cut(made, index))
-        documents.append(_with_provenance(document, origin, made) if document.sample is not None else document)
-        offset += length
+            row, nth = part.row_of(self.number)
+            document, made = replace(document, sample=row), origin.sample_of(row, conversation or nth)
+        elif spans is None and not self.item.packed:
+            document = replace(document, sample=self.number, notes=_unproved_notes(self.item.num_unproved))
+            is_sample = isinstance(origin.dataset, SFTDataset | None)
+            made = self.sample if is_sample else origin.sample_of(self.number, conversation)
+        document = replace(document, num_cut=num_cut_of(made, self.index))
+        known = document.sample is not None
+        return with_provenance(document, origin, made, conversation=conversation) if known else document
+
+
+def _refused(error: TorchpipeError, index: int, number: int, origin: Origin, noun: str) -> RowView:
+    """A row that did not become a sample: what is known of it."""
+    try:
+        told = origin.conversations(number)
+    except TorchpipeError:  # it was refused before it was a conversation
+        told = []
+    sample = number if origin.dataset is not None else None
     return RowView(
         index=index,
         source=origin.name,
-        packed="seq_lens" in sample,
-        documents=tuple(documents),
-        num_trained=len(labels) - labels.count(IGNORE_INDEX),
-        notes=_row_notes(tokens, labels),
-    )
-
-
-def _refused(error: TorchpipeError, index: int, number: int, origin: Origin) -> RowView:
-    """A row that did not become a sample: what is known of it."""
-    try:
-        told = origin.conversation(number)
-    except TorchpipeError:  # it was refused before it was a conversation
-        told = None
-    document = DocumentView(
-        sample=number if origin.dataset is not None else None,
-        start=0,
-        offset=0,
-        padding=False,
-        messages=None if told is None else tuple(MessageView.of(message) for message in told.messages),
-        tokens=(),
-        tools=None if told is None else told.tools,
-    )
-    return RowView(
-        index=index, source=origin.name, packed=False, documents=(document,), num_trained=0, refused=str(error)
+        packed=False,
+        documents=tuple(conversation_only(one, sample=sample) for one in told or [None]),
+        num_trained=0,
+        refused=str(error),
+        noun=noun,
     )
 
 
@@ -187,103 +203,8 @@ def _unproved_notes(num_unproved: int) -> tuple[str, ...]:
     return (f"{turns} not proved to be what the model would sample",)
 
 
-def _document(
-    tokens: list[int],
-    labels: list[int],
-    trained: list[bool],
-    positions: list[int],
-    pieces: Pieces,
-    *,
-    offset: int,
-    padding: bool,
-) -> DocumentView:
-    views = [
-        TokenView(
-            id=token,
-            piece=piece,
-            label=label,
-            trained=is_trained,
-            position=position,
-            kind=None,
-            message=None,
-            reason=None,
-        )
-        for token, piece, label, is_trained, position in zip(
-            tokens, pieces(tokens), labels, trained, positions, strict=True
-        )
-    ]
-    if padding:
-        views = [replace(view, reason="fills the row") for view in views]
-    return DocumentView(sample=None, start=0, offset=offset, padding=padding, messages=None, tokens=tuple(views))
-
-
-def _with_provenance(document: DocumentView, origin: Origin, made: Mapping[str, Any]) -> DocumentView:
-    """The document with where its tokens come from; ``made`` is the sample that it is (a part of)."""
-    sample = document.sample
-    assert sample is not None
-    cut: Cut | None = made.get("cut")
-    places: Sequence[int] = range(document.start, document.start + len(document.tokens))
-    if cut is not None:
-        places = [cut.places[place] for place in places]
-        document = replace(document, start=places[0], cut_side=cut.side, notes=(*document.notes, *cut_notes(made)))
-    told = origin.conversation(sample, cut)
-    if told is None:
-        return document
-    try:
-        views = tuple(MessageView.of(message) for message in origin.shown(told))
-        document = replace(document, messages=views, tools=told.tools)
-        traced = origin.traced(told)
-    except Exception as error:
-        raise located(error, f"Row {document.sample} of {origin.name}") from error.__cause__
-    if traced is None:
-        return document
-    tokens, trace = traced
-    if max(places) >= len(tokens) or [tokens[place] for place in places] != [token.id for token in document.tokens]:
-        note = "read once more, the row gave other tokens, so where they come from is not shown"
-        return replace(document, notes=(*document.notes, note))
-    explained = []
-    differ = 0
-    for place, token in enumerate(document.tokens):
-        known = trace[places[place]]
-        asked_for, reason = known.trained, known.reason
-        if asked_for != token.trained:
-            reason = _why_not_as_traced(document, place, asked_for, cut)
-            differ += place > 0
-        explained.append(
-            replace(
-                token,
-                kind=known.kind,
-                message=known.message,
-                part=known.part,
-                proof=known.proof,
-                reason=reason,
-                start=known.start if known.start >= 0 else None,
-                stop=known.stop if known.stop >= 0 else None,
-            )
-        )
-    notes = (f"the labels of {differ} tokens are not those that the mask asks for",) if differ else ()
-    return replace(
-        document,
-        tokens=tuple(explained),
-        num_cut=trace.num_cut or document.num_cut,
-        cut_side=trace.cut_side or document.cut_side,
-        notes=(*document.notes, *notes),
-    )
-
-
-def _why_not_as_traced(document: DocumentView, place: int, asked_for: bool, cut: Cut | None) -> str:
-    if place == 0 and asked_for and cut is not None and document.start == cut.start:
-        return "predicted at the end of the sample before" if cut.side is None else "what predicts it was cut away"
-    if place == 0 and asked_for and document.start > 0:
-        return "predicted at the end of the pack before"
-    if place == 0 and asked_for:
-        return "no token before it predicts it"
-    if place == 0:
-        return "the document before predicts it"
-    return "by the labels, against the mask"
-
-
-def _row_notes(tokens: list[int], labels: list[int]) -> tuple[str, ...]:
+def _row_notes(item: Item) -> tuple[str, ...]:
+    tokens, labels = item.tokens, item.labels
     wrong = [at for at, label in enumerate(labels[:-1]) if label not in (IGNORE_INDEX, tokens[at + 1])]
     notes = []
     if wrong:
@@ -294,31 +215,6 @@ def _row_notes(tokens: list[int], labels: list[int]) -> tuple[str, ...]:
     if labels and labels[-1] != IGNORE_INDEX:
         notes.append(f"the last position predicts token {labels[-1]}, which is not in this row")
     return tuple(notes)
-
-
-def _tokens_and_labels(sample: Any, index: int, dataset: Any) -> tuple[list[int], list[int]]:
-    if not isinstance(sample, Mapping) or "tokens" not in sample or "labels" not in sample:
-        held = f"the keys {sorted(map(str, sample))}" if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
-        raise DataError(
-            f"Row {index} of {type(dataset).__name__} gave {held}. explain shows samples that hold `tokens` and "
-            "`labels`."
-        )
-    tokens, labels = (_integers(sample[key], key, index) for key in ("tokens", "labels"))
-    if len(tokens) != len(labels):
-        raise DataError(f"Row {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
-    return tokens, labels
-
-
-def _integers(values: Any, key: str, index: int) -> list[int]:
-    held = values.tolist() if hasattr(values, "tolist") else values
-    try:
-        return [operator.index(value) for value in held]
-    except TypeError:
-        raise DataError(f"Row {index}: its {key} are no integers in one axis, but {repr(values)[:60]}.") from None
-
-
-def _num_cut(sample: Mapping[str, Any], index: int) -> int:
-    return _integers([sample.get("num_truncated", 0)], "num_truncated", index)[0]
 
 
 def rows_in_range(rows: Sequence[int], dataset: Any) -> list[int]:
@@ -337,9 +233,8 @@ def rows_in_range(rows: Sequence[int], dataset: Any) -> list[int]:
 
 def _in_range(index: int, num_rows: int, dataset: Any) -> int:
     if not -num_rows <= index < num_rows:
-        what = "packs" if isinstance(dataset, PackedDataset) or getattr(dataset, "packed", False) else "rows"
         raise ConfigError(
-            f"Row {index} was asked for, and the data set has {num_rows:,} {what}. They count from 0, and -1 is the "
-            "last."
+            f"Row {index} was asked for, and the data set has {num_rows:,} {noun_of(dataset)}s. They "
+            "count from 0, and -1 is the last."
         )
     return index % num_rows

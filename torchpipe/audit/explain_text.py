@@ -1,6 +1,7 @@
 """An explanation as text, in colour or without."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from torchpipe.audit.explain_words import (
     LEGEND,
@@ -12,11 +13,13 @@ from torchpipe.audit.explain_words import (
     row_line,
     run_words,
     runs_of,
+    shared_prompt_line,
     source_line,
     tools_line,
 )
-from torchpipe.audit.explanation import DocumentView, Explanation, RowView, TokenView
+from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
 from torchpipe.audit.visible import SEPARATOR, visible, width
+from torchpipe.data.pair_transform import SIDES
 
 # Style -> the codes that begin it (ECMA-48, "select graphic rendition").
 STYLES = {
@@ -89,15 +92,11 @@ def _lines(explanation: Explanation, labels: bool, columns: int, max_tokens: int
 def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None) -> Iterator[Line]:
     shown = 0
     for place, document in enumerate(row.documents):
-        if row.packed:
-            yield [("heading", document_line(row, place))]
-        yield from ([("note", f"note: {note}")] for note in (cut_line(document), *document.notes) if note)
-        if tools := tools_line(document.tools):
-            yield [("", f"  {tools}")]
-        for index, message in enumerate(document.messages or ()):
-            yield [("", f"  {message_line(index, message)}")]
-            for field, text in message_text(message):
-                yield [("quiet", f"    {SEPARATOR} {f'{field}: ' if field else ''}"), ("", text)]
+        yield from _heading_lines(row, place)
+        if document.side == SIDES[1] and document.num_shared:
+            yield [("masked", f"{document.offset:>6}  masked   {shared_prompt_line(document)}")]
+            shown += document.num_shared
+            document = _without_shared(document)
         if _is_uniform(document):
             token = document.tokens[0]
             yield [("masked", f"{'':{_INDENT}}{len(document.tokens):,} times {token.piece.shown}")]
@@ -115,6 +114,34 @@ def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None)
             shown += min(left, len(run))
     if shown < row.num_tokens:
         yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
+
+
+def _heading_lines(row: RowView, place: int) -> Iterator[Line]:
+    """What stands before the tokens of a document: of a pair, the messages of its prompt once, on the chosen side."""
+    document = row.documents[place]
+    messages = list(enumerate(document.messages or ()))
+    prompt = messages[: document.num_prompt] if document.side else []
+    if document.side != SIDES[1] and (tools := tools_line(document.tools)):
+        yield [("", f"  {tools}")]
+    if prompt and document.side == SIDES[0]:
+        yield [("heading", "the prompt of both answers, never trained")]
+        yield from _message_lines(prompt)
+    if line := document_line(row, place):
+        yield [("heading", line)]
+    yield from ([("note", f"note: {note}")] for note in (cut_line(document), *document.notes) if note)
+    yield from _message_lines(messages[len(prompt) :])
+
+
+def _message_lines(messages: Iterable[tuple[int, MessageView]]) -> Iterator[Line]:
+    for index, message in messages:
+        yield [("", f"  {message_line(index, message)}")]
+        for field, text in message_text(message):
+            yield [("quiet", f"    {SEPARATOR} {f'{field}: ' if field else ''}"), ("", text)]
+
+
+def _without_shared(document: DocumentView) -> DocumentView:
+    number = document.num_shared
+    return replace(document, tokens=document.tokens[number:], offset=document.offset + number)
 
 
 def _is_uniform(document: DocumentView) -> bool:

@@ -18,7 +18,8 @@ LEGEND = (
 def source_line(explanation: Explanation) -> str:
     """Where the rows come from, and how many there are."""
     source = visible(explanation.source or "data set", spaces=False)
-    what = "pack" if any(row.packed for row in explanation.rows) else "row"
+    nouns = {"pack" if row.packed else row.noun for row in explanation.rows}
+    what = "pack" if "pack" in nouns else nouns.pop() if len(nouns) == 1 else "row"
     what += "" if explanation.num_rows == 1 else "s"
     return source if explanation.num_rows is None else f"{source}: {explanation.num_rows:,} {what}"
 
@@ -33,7 +34,9 @@ def decided_line(explanation: Explanation) -> str:
 def row_line(explanation: Explanation, row: RowView) -> str:
     """One row in numbers; of joined data sets, also whose it is."""
     counted = "refused" if row.refused else f"{row.num_tokens:,} tokens, {row.num_trained:,} trained"
-    told = f"{'pack' if row.packed else 'row'} {row.index}: {counted}"
+    if row.desirable is not None:
+        counted += f", {'a desirable' if row.desirable else 'an undesirable'} answer"
+    told = f"{'pack' if row.packed else row.noun} {row.index}: {counted}"
     if row.source is not None and row.source != explanation.source:
         number = "" if row.packed else f"row {row.documents[0].sample} "
         told = f"{told}, {number}of {visible(row.source, spaces=False)}"
@@ -41,19 +44,27 @@ def row_line(explanation: Explanation, row: RowView) -> str:
         return told
     num_padding = sum(len(document.tokens) for document in row.documents if document.padding)
     num_documents = sum(not document.padding for document in row.documents)
+    what = "document"
+    if any(document.side for document in row.documents):
+        num_documents, what = num_documents // 2, "pair"
     plural = "" if num_documents == 1 else "s"
-    return f"{told}, {num_documents} document{plural}, {num_padding:,} tokens of padding"
+    return f"{told}, {num_documents} {what}{plural}, {num_padding:,} tokens of padding"
 
 
-def document_line(row: RowView, place: int) -> str:
-    """One document of a pack in numbers: which sample, which of its tokens, where, and at which positions."""
+def document_line(row: RowView, place: int) -> str | None:
+    """One document of a pack in numbers: which sample, which of its tokens, where, and at which positions; one side of
+    a pair in numbers; None for the one document of a row.
+    """
     document = row.documents[place]
     length = len(document.tokens)
+    if not row.packed:
+        counted = "" if row.refused else f": {length:,} tokens, {document.num_trained:,} trained"
+        return f"{document.side}{counted}" if document.side else None
     if document.padding:
         return f"padding: tokens {span(document.offset, length)} of the pack, not trained{_positions(document)}"
     told = f"document {place}"
     if document.sample is not None:
-        told += f": sample {document.sample}"
+        told += f": pair {document.sample}, {document.side}" if document.side else f": sample {document.sample}"
         if document.start:
             told += f" from its token {document.start} on"
     told += f", {length:,} tokens, {document.num_trained:,} trained"
@@ -64,8 +75,23 @@ def cut_line(document: DocumentView) -> str | None:
     """What was cut, in a sentence; None where nothing was."""
     if not document.num_cut:
         return None
+    if document.side and document.cut_side in _CUT_OF_PAIR:
+        return f"{document.num_cut:,} tokens were cut{_CUT_OF_PAIR[document.cut_side]}"
     where = {None: "", "turns": " with the oldest turns"}.get(document.cut_side, f" on the {document.cut_side}")
-    return f"{document.num_cut:,} tokens were cut{where} to max_seq_len"
+    return f"{document.num_cut:,} tokens were cut{where} to {document.cut_to}"
+
+
+_CUT_OF_PAIR = {
+    "left": " from the start of the prompt",
+    "turns": " from the prompt, with its oldest turns",
+    "right": " from the end of the response",
+    "both": " from the start of the prompt and the end of the response",
+}
+
+
+def shared_prompt_line(document: DocumentView) -> str:
+    """What is said in place of the tokens that a rejected side has in common with the chosen one."""
+    return f"the prompt, the same {document.num_shared:,} tokens as in chosen"
 
 
 def cut_notes(sample: Mapping[str, Any]) -> Iterator[str]:

@@ -90,8 +90,12 @@ class DocumentView:
         padding: whether it only fills the row.
         messages: None where they aren't known; tools: the tools that the row offers, as it has them.
         tokens: all of them.
-        num_cut: tokens that were cut to max_seq_len; cut_side: where, None where that isn't known.
+        num_cut: tokens that were cut to ``cut_to``; cut_side: where, None where that isn't known.
         notes: sentences about what is unusual.
+        side: of a pair: "chosen" or "rejected"; "" elsewhere.
+        num_prompt: messages at its start that are the prompt of what is compared, judged or asked for; none of them is
+            trained.
+        num_shared: of a pair, tokens that both sides begin with, and neither trains.
     """
 
     sample: int | None
@@ -102,8 +106,12 @@ class DocumentView:
     tokens: tuple[TokenView, ...]
     num_cut: int = 0
     cut_side: str | None = None
+    cut_to: str = "max_seq_len"
     notes: tuple[str, ...] = ()
     tools: Any = None
+    side: str = ""
+    num_prompt: int = 0
+    num_shared: int = 0
 
     @property
     def num_trained(self) -> int:
@@ -128,6 +136,8 @@ class RowView:
         num_trained: labels that are not -100.
         notes: sentences about what is unusual.
         refused: the sentence with which the row was refused; None where it became a sample.
+        noun: what an item is: "row", "pack", "pair" or "prompt".
+        desirable: whether the answer is a desirable one; None where rows have no such label.
     """
 
     index: int
@@ -137,6 +147,8 @@ class RowView:
     num_trained: int
     notes: tuple[str, ...] = ()
     refused: str | None = None
+    noun: str = "row"
+    desirable: bool | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -11,7 +11,7 @@ from torchpipe.audit.pieces import Piece, Pieces
 from torchpipe.data.messages import Message
 from torchpipe.data.trace import Origin as TokenOrigin
 from torchpipe.data.trace import TokenTrace
-from torchpipe.datasets import PackedDataset, StoredDataset
+from torchpipe.datasets import PackedDataset, PromptDataset, StoredDataset
 from torchpipe.errors import ConfigError, TorchpipeError
 from torchpipe.tokenizers import ChatFormatTokenizer, ChatTemplateTokenizer, PublisherFormatTokenizer
 
@@ -65,6 +65,7 @@ class RowContexts:
 
     Attributes:
         index: the row's number, or the pack's; sample: the number of the sample.
+        side: of a pair: "chosen" or "rejected"; "" elsewhere.
         source: what the data set calls its source; None where it doesn't say.
         turns: all of the assistant's, trained or not.
         refused: the sentence with which the row is refused; None where it can be written.
@@ -75,6 +76,7 @@ class RowContexts:
     source: str | None
     turns: tuple[TurnContext, ...] = ()
     refused: str | None = None
+    side: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ def compare_inference(dataset: Any, tokenizer: Any = None, *, rows: Sequence[int
     from where the texts part, whatever ``on_unproved`` says.
 
     Args:
-        dataset: an :class:`~torchpipe.datasets.SFTDataset`, packed or joined with others or not.
+        dataset: of messages: for fine-tuning, of pairs or of labelled answers; packed or joined with others or not.
         tokenizer: the model transform; None takes the data set's own.
         rows: which rows, or packs; negative ones count from the end.
 
@@ -125,17 +127,17 @@ def compare_inference(dataset: Any, tokenizer: Any = None, *, rows: Sequence[int
     for index in rows_in_range(rows, dataset):
         part, number = locate(dataset, index)
         origin = Origin.of(part)
-        if origin.dataset is None:
-            raise ConfigError(
-                f"explain --inference reads the messages of an SFTDataset, and this is a {type(part).__name__}."
-            )
+        if origin.dataset is None or isinstance(origin.dataset, PromptDataset):
+            kinds = "of conversations (an SFTDataset, pairs, labelled answers)"
+            raise ConfigError(f"explain --inference compares the replies {kinds}, and this is a {type(part).__name__}.")
         writer = ContextWriter.of(origin.model_transform if tokenizer is None else tokenizer)
         places = [number]  # of the rows that are shown
         if isinstance(part, PackedDataset):
             places = list(dict.fromkeys(part.row_of(span.sample)[0] for span in part.spans(number)))
         elif isinstance(part, StoredDataset):
             places = [part.row_of(number)[0]]
-        found += [_row(origin, index, place, writer) for place in places]
+        for place in places:
+            found += _row(origin, index, place, writer)
     name = getattr(dataset, "name", None) or (found[0].source if found else None)
     return InferenceReport(source=name if isinstance(name, str) else None, rows=found)
 
@@ -303,13 +305,18 @@ def _format_writer(tokenizer: ChatFormatTokenizer) -> ContextWriter:
     return ContextWriter(row=row, prompt=prompt, options=lambda conversation: (), pieces=Pieces(tokenizer))
 
 
-def _row(origin: Origin, index: int, sample: int, writer: ContextWriter) -> RowContexts:
+def _row(origin: Origin, index: int, sample: int, writer: ContextWriter) -> list[RowContexts]:
+    """The turns of a row's conversations: two of a pair, of which the second tells what is not in the first."""
+    known: dict[str, Any] = {"index": index, "sample": sample, "source": origin.name}
+    told: list[RowContexts] = []
     try:
-        conversation = origin.conversation(sample)
-        turns = writer.turns(conversation) if conversation is not None else []
+        found = [(one, writer.turns(one)) for one in origin.conversations(sample)]
     except TorchpipeError as error:
-        return RowContexts(index=index, sample=sample, source=origin.name, refused=str(error))
-    return RowContexts(index=index, sample=sample, source=origin.name, turns=tuple(turns))
+        return [RowContexts(**known, refused=str(error))]
+    for one, turns in found:
+        begin = one.num_prompt if told else 0
+        told.append(RowContexts(**known, turns=tuple(turn for turn in turns if turn.message >= begin), side=one.side))
+    return told or [RowContexts(**known)]
 
 
 def _reply(trace: TokenTrace, message: int) -> range:

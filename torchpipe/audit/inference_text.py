@@ -44,6 +44,7 @@ def _lines(report: InferenceReport, columns: int, most: int) -> Iterator[Line]:
 
 def _row_line(row: RowContexts) -> str:
     told = f"row {row.sample}" if row.index == row.sample else f"row {row.index}, sample {row.sample}"
+    told += f", {row.side}" if row.side else ""
     if row.refused:
         return f"{told}: refused"
     num_other = sum(not turn.same for turn in row.turns)
@@ -116,6 +117,7 @@ def _row(row: RowContexts) -> dict[str, Any]:
     return {
         "row": row.index,
         "sample": row.sample,
+        "side": row.side or None,
         "source": row.source,
         "refused": row.refused,
         "turns": [_turn(turn) for turn in row.turns],

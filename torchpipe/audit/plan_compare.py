@@ -12,6 +12,7 @@ from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan, plan_pac
 from torchpipe.datasets import PackedDataset
 from torchpipe.errors import ConfigError
 from torchpipe.loading import Balance, GlobalSteps, measure_spread
+from torchpipe.store.rows import refuse_to_pack
 
 STRATEGIES = ("next_fit", "concat_then_split", "first_fit", "best_fit_decreasing")
 """What is compared unless told otherwise."""
@@ -78,10 +79,19 @@ def compare(
     Raises:
         ConfigError: a strategy is unknown, or no length is known.
     """
+    for part in parts:
+        refuse_to_pack(part.kind)
+    are_pairs = any(part.noun == "pair" for part in parts)
+    if are_pairs and max_seq_lens is None and any(part.plan is None for part in parts):
+        raise ConfigError(
+            "Packs are not compared: pairs are taken one by one here. With packed=true of the data set, or lengths of "
+            "a pack (--max-seq-len), packs of pairs are."
+        )
     own = {own_max_seq_len(part) for part in parts}
     own_strategies = [part.dataset.strategy for part in parts if isinstance(part.dataset, PackedDataset)]
     if strategies is None:
-        strategies = list(dict.fromkeys([*STRATEGIES, *(one for one in own_strategies if isinstance(one, str))]))
+        known = [one for one in STRATEGIES if not are_pairs or one != "concat_then_split"]  # which cuts samples
+        strategies = list(dict.fromkeys([*known, *(one for one in own_strategies if isinstance(one, str))]))
     if max_seq_lens is None:
         if len(own) > 1 or None in own:
             raise ConfigError(
@@ -133,7 +143,7 @@ def _plan(part: Part, cuts: Cuts, max_seq_len: int, strategy: str) -> PackPlan:
     if isinstance(dataset, PackedDataset) and (dataset.max_seq_len, dataset.strategy) == (max_seq_len, strategy):
         return dataset.plan
     limit = dataset.max_documents if isinstance(dataset, PackedDataset) else None
-    return plan_packs(cuts.lengths, max_seq_len, strategy=strategy, max_documents=limit)
+    return plan_packs(cuts.lengths, max_seq_len, strategy=strategy, max_documents=limit, group=cuts.group)
 
 
 def _worst(steps: GlobalSteps, costs: np.ndarray, *, world_size: int, batch_size: int) -> dict[str, float | None]:

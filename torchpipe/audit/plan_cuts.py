@@ -22,6 +22,7 @@ class Cuts:
         num_left_out: rows of which there is no sample for their length, or since nothing trained is kept of them.
         num_refused: rows with which a run would stop.
         is_exact: whether a run's samples have just these lengths.
+        group: of pairs, the pair that each sample is of, whose two share a pack; None elsewhere.
     """
 
     lengths: np.ndarray
@@ -31,6 +32,7 @@ class Cuts:
     num_left_out: int = 0
     num_refused: int = 0
     is_exact: bool = True
+    group: np.ndarray | None = None
 
 
 def own_max_seq_len(part: Part) -> int | None:
@@ -49,6 +51,8 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
         ConfigError: they hold images; or rows were cut, and it isn't known how they are tokenised.
     """
     counts, own = part.counts, own_max_seq_len(part)
+    if part.noun == "pair":
+        return _pairs_at(part, max_seq_len, is_own=max_seq_len == own)
     if max_seq_len == own and not part.holds_images:
         return Cuts(
             lengths=part.lengths,
@@ -87,6 +91,23 @@ def cuts_at(part: Part, max_seq_len: int) -> Cuts:
         num_left_out=int(emptied.sum()),
         is_exact=policy is None and not emptied.any(),
     )
+
+
+def _pairs_at(part: Part, max_seq_len: int, *, is_own: bool) -> Cuts:
+    """Pairs in packs of a length: both sides of each share one, and none is cut for it."""
+    group = np.arange(len(part.lengths)) // part.samples_an_item
+    if is_own:
+        counts = part.counts
+        left_out = counts.too_long_rows + counts.emptied_rows
+        return Cuts(
+            lengths=part.lengths,
+            num_cut=counts.truncated_rows,
+            num_tokens_cut=counts.truncated_tokens,
+            num_left_out=left_out,
+            group=group,
+        )
+    sums = part.lengths_of_items.sum(axis=1, dtype=np.int64)
+    return Cuts(lengths=part.lengths, num_refused=int((sums > max_seq_len).sum()), group=group)
 
 
 def _emptied(whole: WholeSamples, side: TruncationType, is_long: np.ndarray, max_seq_len: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
+from torchpipe.data.pair_transform import SIDES
 
 SCHEMA = "torchpipe.plan/1"
 
@@ -40,6 +41,11 @@ def _section(section: SectionPlan) -> dict[str, Any]:
         "packed": section.is_packed,
         "max_seq_len": section.max_seq_len,
         "strategy": section.strategy,
+        "item": "pack" if section.is_packed else section.noun,
+        "num_pairs": section.num_pairs,
+        "tokens_of_sides": (
+            None if section.tokens_of_sides is None else dict(zip(SIDES, section.tokens_of_sides, strict=True))
+        ),
         "num_items": section.num_items,
         "num_documents": section.num_documents,
         "documents_a_pack": section.num_documents / section.num_items if section.is_packed else None,

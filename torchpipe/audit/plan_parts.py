@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from torchpipe.data.ledger import REASONS, SampleCounts
+from torchpipe.data.ledger_words import Noun
 from torchpipe.data.overflow import OverflowPolicy, without_limit
 from torchpipe.data.packing import CostModel, PackPlan
+from torchpipe.data.pair_transform import SIDES
 from torchpipe.datasets import (
     ConcatDataset,
     GrowingPackedDataset,
@@ -18,9 +20,11 @@ from torchpipe.datasets import (
     StoredDataset,
     count_samples,
 )
+from torchpipe.datasets.item_samples import is_pair, samples_in
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import checked_ledger
+from torchpipe.store.rows import kind_of, noun_of_kind
 
 
 class Trained(Protocol):
@@ -56,10 +60,11 @@ class Part:
         options: ``cache_dir`` and ``num_proc`` of its section.
         counts: what became of its rows.
         ledger: rows read, stored, and left out under each reason; every row that was read has one fate.
-        lengths: tokens of each sample, before packing.
+        lengths: tokens of each sample, before packing; of pairs, the two sides of each follow each other.
         plan: which samples share a pack; None where it is not packed.
         recipe: how its samples are made of rows, where that is known.
         holds_images: whether a sample has more than tokens.
+        kind: of the samples; None where it isn't known. noun: what they are called.
     """
 
     name: str
@@ -71,6 +76,18 @@ class Part:
     plan: PackPlan | None
     recipe: SFTRecipe | None
     holds_images: bool = False
+    kind: str | None = None
+    noun: Noun = "row"
+
+    @property
+    def samples_an_item(self) -> int:
+        """Samples that belong together: the two of a pair."""
+        return len(SIDES) if self.noun == "pair" else 1
+
+    @property
+    def lengths_of_items(self) -> np.ndarray:
+        """Tokens of each sample, those of a pair side by side: [items, samples an item]."""
+        return self.lengths.reshape(-1, self.samples_an_item)
 
     @property
     def policy(self) -> OverflowPolicy | None:
@@ -100,7 +117,7 @@ class Part:
             )
         if self.is_whole:
             content = getattr(self.dataset, "content", getattr(self.dataset, "store", None))
-            rows = np.arange(len(self.lengths)) if content is None else content.rows
+            rows = np.arange(len(self.lengths)) // self.samples_an_item if content is None else content.rows
             return WholeSamples(lengths=self.lengths.astype(np.int64), rows=rows, content=content)
         if self.recipe is None:
             raise ConfigError(
@@ -118,7 +135,9 @@ class Part:
 
     def costs(self, cost: CostModel) -> np.ndarray:
         """What each item costs: int64 [packs, or samples where it is not packed]; a pack's padding counts."""
-        return cost(self.lengths) if self.plan is None else self.plan.costs(cost)
+        if self.plan is not None:
+            return self.plan.costs(cost)
+        return cost(self.lengths).reshape(-1, self.samples_an_item).sum(axis=1)
 
 
 def parts_of(dataset: Any, section: Any) -> list[Part]:
@@ -150,6 +169,8 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
     name = getattr(dataset, "name", None)
     plan: PackPlan | None = None
     holds_images = False
+    kind = kind_of(dataset)
+    noun = noun_of_kind(kind)
     if isinstance(dataset, GrowingPackedDataset):
         raise ConfigError(
             f"{dataset.name} has start='by_shard', which plans each shard on its own while it trains. Look at all rows "
@@ -162,14 +183,16 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         ledger = checked_ledger(samples) if isinstance(samples, TokenStore) else dict(samples.ledger)
         rows_before = counts.filtered_rows - ledger.get("filtered", 0)  # that a filter left out before packing
     elif isinstance(dataset, MixDataset) and hasattr(dataset, "counts"):
-        counts, lengths, plan = dataset.counts, dataset.lengths, _plan_of_mixed_packs(dataset)
+        counts, plan = dataset.counts, _plan_of_mixed_packs(dataset)
+        lengths = dataset.lengths if plan is not None or noun != "pair" else dataset.side_lengths.reshape(-1)
         ledger, rows_before = {"read": len(dataset), "stored": len(dataset)}, 0
     else:
         read: list[int] = []
 
         def look(sample: Mapping[str, Any]) -> None:
-            nonlocal holds_images
-            read.append(len(sample["tokens"]))
+            nonlocal holds_images, noun
+            read.extend(len(one["tokens"]) for one in samples_in(sample))
+            noun = "pair" if is_pair(sample) else noun
             holds_images |= "encoder_input" in sample
 
         counts = count_samples(dataset, each=look)
@@ -189,6 +212,8 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
         plan=plan,
         recipe=_recipe_of(dataset),
         holds_images=holds_images,
+        kind=kind,
+        noun=noun,
     )
 
 

@@ -12,6 +12,8 @@ from torchpipe.audit.plan_cost import StatedCost, cost_of_config
 from torchpipe.audit.plan_parts import Part, parts_of
 from torchpipe.config import Setting, instantiate, read_settings
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.data.ledger_words import Noun
+from torchpipe.data.pair_transform import SIDES
 from torchpipe.datasets import MixDataset, PackedDataset, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import Balance, GlobalSteps, Spread, measure_spread
@@ -34,6 +36,9 @@ SETTINGS: dict[str, Setting] = {
 }
 """What decides the steps, of a config. The ``sft`` recipe has the same."""
 
+PAIRS_BATCH_SIZE = 4
+"""The default ``batch_size`` of the ``dpo`` recipe, which trains on pairs; all else in common has the same defaults."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SectionPlan:
@@ -46,7 +51,9 @@ class SectionPlan:
         counts: samples and tokens, as a run prints them.
         max_seq_len: tokens of a pack; None where samples are not packed.
         strategy: how packs are filled; None where samples are not packed.
-        num_items: packs, or samples that are not packed.
+        noun: what the items are where they are not packed: rows, pairs or prompts.
+        tokens_of_sides: of pairs, the tokens of all chosen and of all rejected sides; None elsewhere.
+        num_items: packs, or samples (pairs) that are not packed.
         num_documents: samples, and parts of them, in all items.
         num_positions: tokens and padding of all items. Of samples that are not packed, those of the micro-batches that
             were measured, each as long as its longest sample; ``num_tokens`` are then theirs.
@@ -66,6 +73,8 @@ class SectionPlan:
     counts: SampleCounts
     max_seq_len: int | None
     strategy: str | None
+    noun: Noun
+    tokens_of_sides: tuple[int, int] | None
     num_items: int
     num_documents: int
     num_positions: int
@@ -82,6 +91,16 @@ class SectionPlan:
     def is_packed(self) -> bool:
         """Whether items are packs."""
         return self.max_seq_len is not None
+
+    @property
+    def samples_an_item(self) -> int:
+        """Samples that belong together: the two of a pair."""
+        return len(SIDES) if self.noun == "pair" else 1
+
+    @property
+    def num_pairs(self) -> int | None:
+        """Pairs that were read and are used; None where items are no pairs."""
+        return self.counts.rows // len(SIDES) if self.noun == "pair" else None
 
     @property
     def fill(self) -> float:
@@ -120,7 +139,7 @@ def plan_config(
     """What a run of a config on so many ranks would do. Its tokenizer and data sets are built, and no model.
 
     Data sets with a store are opened, or built, as a run does; other rows are read once. The steps are those of the
-    ``sft`` recipe, and so are the defaults of what the config leaves out.
+    ``sft`` recipe (of pairs: of ``dpo``), and so are the defaults of what the config leaves out.
 
     Args:
         cfg: a whole config.
@@ -154,6 +173,8 @@ def plan_config(
             if isinstance(section, Mapping) and "_component_" not in section:
                 section = section[name.partition(".")[2]]
             found.append(parts_of(dataset, section))
+            if "batch_size" not in cfg and all(part.noun == "pair" for part in found[0]):
+                settings["batch_size"] = PAIRS_BATCH_SIZE
             sections.append(_planned(name, dataset, found[-1], settings, world_size, cost))
     alternatives, why = [], None
     is_asked = bool(strategies or max_seq_lens)
@@ -242,8 +263,12 @@ def _planned(
         num_tokens = sum(int(plan.num_tokens.sum()) for plan in plans)
         num_positions = sum(int(plan.pack_lens.sum()) for plan in plans)
     else:
-        lengths = np.concatenate([part.lengths for part in parts]).astype(np.int64)
+        lengths = np.concatenate([part.lengths_of_items for part in parts]).astype(np.int64)
         num_tokens, num_positions = _padded(steps, lengths, world_size=world_size, batch_size=batch_size)
+    noun = parts[0].noun if len({part.noun for part in parts}) == 1 else "row"
+    sides = None
+    if noun == "pair":
+        sides = np.concatenate([part.lengths_of_items for part in parts]).sum(axis=0, dtype=np.int64).tolist()
     num_epochs_steps = settings["epochs"] * min(len(steps), settings["max_steps_per_epoch"] or len(steps))
     return SectionPlan(
         section=section,
@@ -252,6 +277,8 @@ def _planned(
         counts=sum_of_counts([part.counts for part in parts]),
         max_seq_len=max(lens) if is_packed else None,
         strategy=", ".join(strategies) if is_packed else None,
+        noun=noun,
+        tokens_of_sides=None if sides is None else (sides[0], sides[1]),
         num_items=steps.num_packs,
         num_documents=sum(len(part.lengths if part.plan is None else part.plan.sample) for part in parts),
         num_positions=num_positions,
@@ -277,13 +304,19 @@ def _planned(
 
 
 def _padded(steps: GlobalSteps, lengths: np.ndarray, *, world_size: int, batch_size: int) -> tuple[int, int]:
-    """Tokens of micro-batches, and their positions where each sample is as long as the longest of its micro-batch."""
+    """Tokens of micro-batches, and their positions where each sample is as long as the longest of its micro-batch.
+
+    Args:
+        steps, world_size, batch_size: whose micro-batches they are.
+        lengths: tokens of each item's samples: [items, samples an item].
+    """
+    longest, totals = lengths.max(axis=1), lengths.sum(axis=1)
     num_steps = min(len(steps), MAX_STEPS)
     num_tokens = num_positions = 0
     for number in range(num_steps):
         layout = steps.layout(0, number * len(steps) // num_steps, world_size=world_size, batch_size=batch_size)
         is_real = layout != PADDING
-        lens = np.where(is_real, lengths[layout], 0)
-        num_tokens += int(lens.sum())
-        num_positions += int((lens.max(axis=2) * is_real.sum(axis=2)).sum())
+        num_tokens += int(np.where(is_real, totals[layout], 0).sum())
+        widths = np.where(is_real, longest[layout], 0).max(axis=2)
+        num_positions += int((widths * is_real.sum(axis=2)).sum()) * lengths.shape[1]
     return num_tokens, num_positions

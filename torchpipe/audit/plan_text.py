@@ -6,8 +6,7 @@ from torchpipe.audit.plan_compare import MAX_STEPS as MAX_STEPS_COMPARED
 from torchpipe.audit.plan_compare import Alternative
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
 from torchpipe.data.ledger import described_sizes
-
-_COLUMNS = ("max_seq_len", "strategy", "packs", "fill", "docs/pack", "steps", "none", "within_step", "steps")
+from torchpipe.data.pair_transform import SIDES
 
 _UNDER = "\n" + " " * 11  # below what a line of a section tells
 
@@ -16,7 +15,7 @@ def to_text(report: PlanReport) -> str:
     """The plan: a block of lines for each section, and the table of alternatives."""
     blocks = [_section(section, report) for section in report.sections]
     blocks.append(_cost(report))
-    blocks.append(report.why_no_alternatives if report.why_no_alternatives else _table(report.alternatives))
+    blocks.append(report.why_no_alternatives or _table(report.alternatives, report.sections[0].noun))
     return "\n\n".join(blocks)
 
 
@@ -31,22 +30,27 @@ def _cost(report: PlanReport) -> str:
 
 
 def _section(section: SectionPlan, report: PlanReport) -> str:
-    lines = [("ledger", described_sizes(section.ledger)), ("samples", section.counts.describe())]
+    lines = [("ledger", described_sizes(section.ledger)), _counts(section)]
+    if section.tokens_of_sides is not None:
+        lines.append(("sides", _sides(section.tokens_of_sides, section.counts.rows // len(SIDES))))
     if section.is_packed:
         padding = section.num_positions - section.num_tokens
+        held = section.num_documents // section.samples_an_item
+        what = "documents" if section.noun == "row" else f"{section.noun}s"
         lines.append(
             (
                 "packs",
                 f"{section.num_items:,} of {section.max_seq_len:,} tokens ({section.strategy}): fill "
-                f"{section.fill:.2%}, {section.num_documents / section.num_items:.1f} documents a pack, {padding:,} "
-                "tokens of padding",
+                f"{section.fill:.2%}, {held / section.num_items:.1f} {what} a pack, {padding:,} tokens of padding",
             )
         )
     else:
+        padded = "both sides of its pairs are padded to the longest side" if section.noun == "pair" else ""
         lines.append(
             (
-                "rows",
-                f"not packed: {section.fill:.2%} of a micro-batch is tokens, if it is padded to its longest",
+                "rows" if section.noun == "row" else "batches",
+                f"not packed: {section.fill:.2%} of a micro-batch is tokens, if "
+                f"{padded or 'it is padded to its longest'}",
             )
         )
     steps = section.steps
@@ -65,8 +69,18 @@ def _section(section: SectionPlan, report: PlanReport) -> str:
     return "\n".join([f"{section.section}: {names}", *(f"  {name:<8} {told}" for name, told in lines)])
 
 
+def _counts(section: SectionPlan) -> tuple[str, str]:
+    name = {"row": "samples", "pair": "pairs", "prompt": "prompts"}[section.noun]
+    return name, section.counts.describe(section.noun)
+
+
+def _sides(tokens: Sequence[int], num_pairs: int) -> str:
+    told = zip(SIDES, tokens, strict=True)
+    return ", ".join(f"{total:,} tokens {side} ({total / num_pairs:.0f} a pair)" for side, total in told)
+
+
 def _item(section: SectionPlan) -> str:
-    return "pack" if section.is_packed else "row"
+    return "pack" if section.is_packed else section.noun
 
 
 def _counted(number: int, noun: str, plural: str = "s") -> str:
@@ -103,7 +117,8 @@ def _balance(section: SectionPlan) -> str:
         ]
         told.append("; ".join(others))
     else:
-        told.append("what rows cost isn't known to a run before it reads them (packed or cached, it is)")
+        known_if = "cached" if section.noun == "prompt" else "packed or cached"
+        told.append(f"what {_item(section)}s cost isn't known to a run before it reads them ({known_if}, it is)")
     total = len(section.steps)
     if section.steps.num_packs < section.steps.global_batch_size:
         told.append("the one step is a short one")
@@ -112,9 +127,9 @@ def _balance(section: SectionPlan) -> str:
     return _UNDER.join(told)
 
 
-def _table(alternatives: Sequence[Alternative]) -> str:
-    rows = [_COLUMNS, *map(_cells, alternatives)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+def _table(alternatives: Sequence[Alternative], noun: str) -> str:
+    rows = [_columns(noun), *(_cells(one, noun) for one in alternatives)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     balance_at = sum(widths[:6]) + 2 * 6
     lines = [" " * balance_at + "worst max/mean over ranks with balance"]
     for row, alternative in zip(rows, [None, *alternatives], strict=True):
@@ -122,7 +137,7 @@ def _table(alternatives: Sequence[Alternative]) -> str:
             cell.ljust(width) if column in (1,) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        told = "longer rows" if alternative is None else _longer_rows(alternative)
+        told = f"longer {noun}s" if alternative is None else _longer_rows(alternative, noun)
         lines.append(f"{'  '.join(cells)}  {told}".rstrip())
     if any(one.is_of_config for one in alternatives):
         lines.append("* as the config has it")
@@ -135,31 +150,36 @@ def _table(alternatives: Sequence[Alternative]) -> str:
     return "\n".join(lines)
 
 
-def _cells(one: Alternative) -> tuple[str, ...]:
+def _columns(noun: str) -> tuple[str, ...]:
+    held = "docs/pack" if noun == "row" else f"{noun}s/pack"
+    return ("max_seq_len", "strategy", "packs", "fill", held, "steps", "none", "within_step", "steps")
+
+
+def _cells(one: Alternative, noun: str) -> tuple[str, ...]:
     name = f"{one.strategy}{' *' if one.is_of_config else ''}"
     if one.num_packs is None or one.fill is None or one.documents_a_pack is None or one.worst is None:
-        return (f"{one.max_seq_len:,}", name, *["-"] * (len(_COLUMNS) - 2))
+        return (f"{one.max_seq_len:,}", name, *["-"] * 7)
     about = "" if one.is_exact else "~"
     return (
         f"{one.max_seq_len:,}",
         name,
         f"{about}{one.num_packs:,}",
         f"{one.fill:.2%}",
-        f"{one.documents_a_pack:.1f}",
+        f"{one.documents_a_pack / (len(SIDES) if noun == 'pair' else 1):.1f}",
         f"{about}{one.num_steps:,}",
         *("-" if worst is None else f"{worst:.3f}" for worst in one.worst.values()),
     )
 
 
-def _longer_rows(one: Alternative) -> str:
+def _longer_rows(one: Alternative, noun: str) -> str:
     if one.num_refused:
-        return f"a run stops: overflow is error, and {_counted(one.num_refused, 'row')} too long"
+        return f"a run stops: overflow is error, and {_counted(one.num_refused, noun)} too long"
     if one.num_packs is None:
-        return f"a run stops: {_counted(one.num_left_out, 'row')} left out, and none to pack"
+        return f"a run stops: {_counted(one.num_left_out, noun)} left out, and none to pack"
     about = "" if one.is_exact else "~"
     parts = [
-        f"{_counted(one.num_cut, 'row')} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
-        f"{_counted(one.num_split, 'row')} split" if one.num_split else "",
-        f"{_counted(one.num_left_out, 'row')} left out" if one.num_left_out else "",
+        f"{_counted(one.num_cut, noun)} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
+        f"{_counted(one.num_split, noun)} split" if one.num_split else "",
+        f"{_counted(one.num_left_out, noun)} left out" if one.num_left_out else "",
     ]
     return f"{about}{', '.join(filter(None, parts))}" if any(parts) else "none"

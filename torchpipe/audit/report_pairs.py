@@ -11,12 +11,11 @@ from torchpipe.datasets import side_of
 
 
 def report_pairs(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | None:
-    """The counts of both sides of a data set's pairs, after printing them; None where they are not known.
+    """The counts of both sides of a data set's pairs, after printing them as pairs; None where they are not known.
 
     Arguments and errors are those of :func:`~torchpipe.audit.report_rows`.
     """
-    print(f"{name}: {len(dataset):,} pairs, the two sides of each counted below", flush=True)
-    return report_rows(name, dataset, check_rows=check_rows)
+    return report_rows(name, dataset, check_rows=check_rows, noun="pair")
 
 
 def preview_pair(pair: Mapping[str, Any], decode: Callable[[Sequence[int]], str], *, max_tokens: int = 200) -> str:

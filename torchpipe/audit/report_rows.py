@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_words import Noun
 from torchpipe.datasets import count_samples, describe_mix, describe_packing
 from torchpipe.errors import ConfigError
+from torchpipe.store.rows import kind_of, noun_of_kind
 
 
-def report_rows(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | None:
+def report_rows(name: str, dataset: Any, *, check_rows: bool, noun: Noun | None = None) -> SampleCounts | None:
     """The counts of a data set's rows, after printing them; None where they are not known.
 
     Counting reads every row once, so that errors of rows show before training.
@@ -17,13 +19,15 @@ def report_rows(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | 
         name: what the rows are called.
         dataset: of samples or packs.
         check_rows: False counts only where the counts are kept already.
+        noun: what is counted, see :meth:`~torchpipe.data.ledger.SampleCounts.describe`; None: as the data set says.
 
     Raises:
         ConfigError: no token of the rows is trained.
         Exception: a bad row's own error, which names it.
     """
     counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
-    print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
+    noun = noun or noun_of_kind(kind_of(dataset))
+    print(f"{name}: {counts.describe(noun) if counts else f'{len(dataset):,} {noun}s, not checked'}", flush=True)
     if packing := describe_packing(dataset):
         print(f"{name}, packed: {packing}", flush=True)
     if mix := describe_mix(dataset):

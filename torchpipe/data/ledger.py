@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.ledger_words import Noun, described_counts
 from torchpipe.data.overflow import Fitted
 from torchpipe.errors import DataError
 
@@ -187,24 +188,6 @@ def _refuse_twice(ids: np.ndarray, what: str) -> None:
         raise DataError(f"Row {twice[0]} {what}.")
 
 
-# What is said of each count that is not 0, in order.
-_TOLD = {
-    "filtered_rows": "{0.filtered_rows:,} more rows left out by filter_fn",
-    "truncated_rows": "{0.truncated_rows:,} rows cut to max_seq_len ({0.truncated_tokens:,} tokens left out)",
-    "unstopped_rows": "{0.unstopped_rows:,} of them without the stop token of the turn that was cut",
-    "split_rows": "{0.split_rows:,} rows split into several",
-    "too_long_rows": "{0.too_long_rows:,} more rows left out, longer than max_seq_len",
-    "emptied_rows": "{0.emptied_rows:,} more rows left out, without a trained token",
-    "unproved_rows": "{0.unproved_rows:,} more rows left out, since it isn't proved what the model samples",
-    "unproved_turns": "{0.unproved_turns:,} turns trained from where prompt and row part, unproved",
-    "dropped_images": "{0.dropped_images:,} images left out of them",
-    "bad_rows": "{0.bad_rows:,} more rows left out, which can't be used",
-    "duplicate_rows": "{0.duplicate_rows:,} more rows left out as duplicates",
-    "other_part_rows": "{0.other_part_rows:,} more rows in the other part of the split",
-    "untrained_rows": "{0.untrained_rows:,} rows without a trained token",
-    "dropped_rows": "{0.dropped_rows:,} rows beyond max_packs left out",
-}
-
 # Which set of a ledger each count of rows is the size of.
 _FIELD_OF_SET: dict[str, Reason | Remark] = {
     "filtered_rows": "filtered",
@@ -315,15 +298,15 @@ class SampleCounts:
         self.emptied_rows += fitted.left_out == "nothing_trained"
         self.unproved_rows += fitted.left_out == "unproved"
 
-    def describe(self) -> str:
-        """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason."""
-        share = self.trained_tokens / self.tokens if self.tokens else 0.0
-        parts = [
-            f"{self.rows:,} rows, {self.tokens:,} tokens, {self.trained_tokens:,} trained ({share:.0%})",
-            f"longest {self.longest:,}",
-        ]
-        parts += [words.format(self) for name, words in _TOLD.items() if getattr(self, name)]
-        return "; ".join(parts)
+    def describe(self, item: Noun = "row") -> str:
+        """One line: rows, tokens, the share trained, and every row that was not used whole, with its reason.
+
+        Of pairs the samples are the two sides of each; of prompts nothing is trained.
+
+        >>> SampleCounts(rows=4, tokens=30, trained_tokens=12, longest=9).describe("pair")
+        '2 pairs, 30 tokens of both sides, 12 trained (40%); longest side 9'
+        """
+        return described_counts(self, item)
 
 
 def sum_of_counts(counts: Sequence[SampleCounts]) -> SampleCounts:

@@ -159,12 +159,14 @@ class Fitted(NamedTuple):
         if self.left_out == "nothing_trained":
             raise DataError(
                 f"{told}; what truncation_type={policy.truncation_type!r} keeps of it has no trained token. Raise "
-                "max_seq_len, cut another side, drop the row with filter_fn, or pack, which leaves such rows out."
+                "max_seq_len, cut another side, drop the row with filter_fn, or store or pack (cache, packed), which "
+                "leaves such rows out."
             )
         if policy.overflow == "truncate":
             raise DataError(
                 f"{told}; its calls and their results, which stay together, leave no place for a cut. Raise "
-                "max_seq_len, drop the row with filter_fn, or pack, which leaves such rows out."
+                "max_seq_len, drop the row with filter_fn, or store or pack (cache, packed), which leaves such rows "
+                "out."
             )
         became = "several samples" if self.samples else "no sample"
         raise DataError(f"{told}: overflow={policy.overflow!r} makes {became} of it, and one was asked for.")

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torchpipe.data.fewer_messages import without_oldest_turns
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.pair_policy import PairPolicy
 from torchpipe.data.shared_prompt import Conversations
+from torchpipe.data.whole_row import Cut
 from torchpipe.errors import DataError
 
 Rendered = Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
@@ -96,17 +97,24 @@ class PairCutter:
         """The samples without the oldest turns of the prompt, as many as have to go; None where none are left to go."""
         last = len(pair.prompt)
         for messages in without_oldest_turns([*pair.prompt, *pair.chosen[:1]]):
-            samples = self.render(pair.rows([place for place in messages if place < last]))
+            kept = [place for place in messages if place < last]
+            samples = self.render(pair.rows(kept))
             if prompt_len(samples) <= longest:
-                return samples
+                sides = (pair.chosen, pair.rejected)
+                return [
+                    {**sample, "cut": _of_turns(sample, [*kept, *range(last, last + len(side))])}
+                    for sample, side in zip(samples, sides, strict=True)
+                ]
         return None
 
     def _on_the_right(self, sample: dict[str, Any], stop: int) -> dict[str, Any]:
         tokens, mask = sample["tokens"], sample["mask"]
         if len(tokens) <= stop:
             return dict(sample)
+        before: Cut = sample.get("cut") or Cut(start=0, stop=len(tokens), side="right")
+        kept = replace(before, stop=before.start + stop, side="both" if "cut" in sample else "right")
         lost = stop_beyond(tokens, mask, stop, stop_ids(self.transform))
-        cut = {**sample, "tokens": tokens[:stop], "mask": mask[:stop]}
+        cut = {**sample, "tokens": tokens[:stop], "mask": mask[:stop], "cut": kept}
         if lost is None:
             return cut
         # Without a trained token before it, the stop token would teach to answer nothing.
@@ -114,6 +122,7 @@ class PairCutter:
             return {**cut, "lost_stop": True}
         cut["tokens"] = [*map(int, tokens[: stop - 1]), int(tokens[lost])]
         cut["mask"] = [*map(bool, mask[: stop - 1]), False]
+        cut["cut"] = replace(kept, stop_from=before.start + lost)
         return cut
 
     def _lengths(self, samples: Sequence[Mapping[str, Any]]) -> str:
@@ -133,4 +142,16 @@ def _limit(given: int | None) -> int:
 
 def _on_the_left(samples: Sequence[dict[str, Any]], longest: int) -> list[dict[str, Any]]:
     start = prompt_len(samples) - longest
-    return [{**sample, "tokens": sample["tokens"][start:], "mask": sample["mask"][start:]} for sample in samples]
+    return [
+        {
+            **sample,
+            "tokens": sample["tokens"][start:],
+            "mask": sample["mask"][start:],
+            "cut": Cut(start=start, stop=len(sample["tokens"]), side="left"),
+        }
+        for sample in samples
+    ]
+
+
+def _of_turns(sample: Mapping[str, Any], messages: Sequence[int]) -> Cut:
+    return Cut(start=0, stop=len(sample["tokens"]), messages=tuple(messages), side="turns")

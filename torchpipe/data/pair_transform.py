@@ -81,8 +81,12 @@ class PairTransform:
         made = iter(self._sides.fitted_rows([side for pair in read for side in pair.rows()]))
         return [self._pair(pair, [next(made), next(made)]) for pair in read]
 
-    def _read(self, sample: Mapping[str, Any]) -> Conversations:
-        """The two conversations of a row."""
+    def conversations(self, sample: Mapping[str, Any]) -> Conversations:
+        """The two conversations of a row, before anything is asked of them.
+
+        Raises:
+            DataError: there are no two.
+        """
         row = self.message_transform(sample)
         if not isinstance(row, Mapping) or any(side not in row for side in SIDES):
             held = listed(row) if isinstance(row, Mapping) else f"a {type(row).__name__}"
@@ -92,7 +96,11 @@ class PairTransform:
             )
         rest = {key: value for key, value in row.items() if key not in SIDES}
         chosen, rejected = (_messages(row[side], side) for side in SIDES)
-        pair = Conversations.of(chosen, rejected, rest)
+        return Conversations.of(chosen, rejected, rest)
+
+    def _read(self, sample: Mapping[str, Any]) -> Conversations:
+        """The two conversations of a row that is a pair by the policy."""
+        pair = self.conversations(sample)
         if pair.are_equal:
             if self.policy.on_equal == "refuse":
                 raise _equal("conversations")

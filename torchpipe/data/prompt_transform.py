@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import cell, resolve_column_map
@@ -10,6 +10,7 @@ from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, without_limit
 from torchpipe.data.protocols import Transform
 from torchpipe.data.turns import as_system_prompt, messages_in, tools_of, with_system_of
+from torchpipe.data.whole_row import Cut
 from torchpipe.errors import ColumnError, DataError
 
 
@@ -68,7 +69,12 @@ class PromptTransform:
         max_prompt_len: the most tokens; None: any number.
         truncate: of a longer prompt: True leaves out its first tokens, False is an error.
         keep_columns: columns whose values an item keeps.
+
+    Attributes:
+        whole_transform: the tokenizer, without a length of its own.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"whole_transform"})
 
     def __init__(
         self,
@@ -84,7 +90,7 @@ class PromptTransform:
         self.max_prompt_len = max_prompt_len
         self.truncate = truncate
         self.keep_columns = tuple(keep_columns)
-        self._whole = without_limit(model_transform)
+        self.whole_transform = without_limit(model_transform)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"tokens": [...]}``, and ``columns``, a dict of those that are kept, where any are.
@@ -92,10 +98,15 @@ class PromptTransform:
         Raises:
             DataError: there is no prompt, or it is too long.
         """
-        row = self.message_transform(sample)
-        if not isinstance(row, Mapping) or not row.get("messages"):
-            raise DataError("The message_transform of a prompt data set returns 'messages', at least one.")
-        tokens = prompt_tokens(self._whole, row["messages"], row.get("tools"))
+        kept = self.columns_of(sample)
+        return {"tokens": self.fitted(sample).samples[0]["tokens"], **({"columns": kept} if kept else {})}
+
+    def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
+        """The one sample of a row, ``tokens`` and ``mask``, by which nothing is trained."""
+        row = self.conversation(sample)
+        self.columns_of(sample)
+        tokens = prompt_tokens(self.whole_transform, row["messages"], row.get("tools"))
+        num_tokens, cut = len(tokens), {}
         limit = self.max_prompt_len
         if limit is not None and len(tokens) > limit:
             if not self.truncate:
@@ -105,17 +116,34 @@ class PromptTransform:
                     reason="too_long",
                 )
             tokens = tokens[-limit:]
-        kept = {name: _kept(sample, name) for name in self.keep_columns}
-        return {"tokens": tokens, **({"columns": kept} if kept else {})}
-
-    def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
-        """The one item of a row."""
-        made = self(sample)
-        return Fitted(samples=[made], num_tokens=len(made["tokens"]))
+            cut = {
+                "num_truncated": num_tokens - limit,
+                "cut": Cut(start=num_tokens - limit, stop=num_tokens, side="left"),
+            }
+        return Fitted(samples=[{"tokens": tokens, "mask": [True] * len(tokens), **cut}], num_tokens=num_tokens)
 
     def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
         """What :meth:`fitted` gives each row."""
         return [self.fitted(row) for row in rows]
+
+    def conversation(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the tokenizer is given: ``messages``, and the row's ``tools``, where it has any.
+
+        Raises:
+            DataError: there is no prompt.
+        """
+        row = self.message_transform(sample)
+        if not isinstance(row, Mapping) or not row.get("messages"):
+            raise DataError("The message_transform of a prompt data set returns 'messages', at least one.")
+        return row
+
+    def columns_of(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a row that its item keeps, by column.
+
+        Raises:
+            ColumnError: the row lacks one; the sentence names the nearest.
+        """
+        return {name: _kept(sample, name) for name in self.keep_columns}
 
 
 def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any = None) -> list[int]:

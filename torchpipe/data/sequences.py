@@ -133,6 +133,15 @@ def document_positions(num_tokens: int, max_context_length: int) -> np.ndarray:
     return np.arange(num_tokens, dtype=np.int64) % max_context_length
 
 
+def shifted(labels: np.ndarray) -> np.ndarray:
+    """The labels of :func:`unshifted_labels`, each at the place that predicts it: int64 [n]; the way back.
+
+    >>> shifted(np.array([-100, -100, 7, 8])).tolist()
+    [-100, 7, 8, -100]
+    """
+    return np.append(np.asarray(labels, dtype=np.int64)[1:], IGNORE_INDEX)[: len(labels)]
+
+
 def trained_positions(mask: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Which positions have a target that is trained, of samples that lie one after another.
 

@@ -25,14 +25,15 @@ class Cut:
         start, stop: its tokens' places in the row, or in what ``messages`` make of it.
         messages: the indices of the messages that it was made of; None: of all.
         stop_from: the place of the stop token that took the last token's place; None where none did.
-        side: what was cut away: "right", "left" or "turns"; None for a piece of a row that was split.
+        side: what was cut away: "right", "left" or "turns"; of a side of a pair, "both" where the prompt was cut and
+            the response too; None for a piece of a row that was split.
     """
 
     start: int
     stop: int
     messages: tuple[int, ...] | None = None
     stop_from: int | None = None
-    side: Literal["right", "left", "turns"] | None = None
+    side: Literal["right", "left", "turns", "both"] | None = None
 
     @property
     def places(self) -> list[int]:

@@ -13,7 +13,7 @@ from torchpipe.datasets.instantiate import (
     instantiate_dataset,
     instantiate_held_out,
 )
-from torchpipe.datasets.kto import KTODataset, kto_dataset
+from torchpipe.datasets.kto import KTODataset, StoredKTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.mix import MixDataset
 from torchpipe.datasets.packed import PackedDataset
@@ -32,7 +32,7 @@ from torchpipe.datasets.presets import (
     slimorca_dataset,
     wikitext_dataset,
 )
-from torchpipe.datasets.prompts import PromptDataset, prompt_dataset
+from torchpipe.datasets.prompts import PromptDataset, StoredPromptDataset, prompt_dataset
 from torchpipe.datasets.segments import segments_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.source_rows import describe_rows, rows_of
@@ -51,7 +51,9 @@ __all__ = [
     "SFTDataset",
     "SFTTransform",
     "StoredDataset",
+    "StoredKTODataset",
     "StoredPreferenceDataset",
+    "StoredPromptDataset",
     "TextCompletionDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",

@@ -22,7 +22,7 @@ from torchpipe.store import TokenStore
 from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.build_site import SHARD_ROWS
 from torchpipe.store.by_shard import GrowingStore
-from torchpipe.store.rows import StoreRecipe, keeps_rows_whole
+from torchpipe.store.rows import StoreRecipe, keeps_rows_whole, kind_of, refuse_to_pack
 
 _NUM_OPEN = 4
 """Shards that are kept open: a step reads one or two at a time, and workers are a few steps ahead."""
@@ -43,7 +43,7 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         shard_rows: rows of the source a shard.
 
     Attributes:
-        name: what errors call the samples.
+        name: what errors call the samples; kind: which kind they are, None where it isn't known.
         max_seq_len: tokens of a pack.
         can_be_read_ahead: True, see :func:`~torchpipe.data.protocols.can_be_read_ahead`.
 
@@ -66,7 +66,8 @@ class GrowingPackedDataset(Dataset[dict[str, torch.Tensor]]):
         num_proc: int | None = None,
         shard_rows: int = SHARD_ROWS,
     ) -> None:
-        self.name = recipe.name
+        self.name, self.kind = recipe.name, kind_of(recipe)
+        refuse_to_pack(self.kind)
         self.max_seq_len = max_seq_len
         self._lock = threading.RLock()  # of what is known of the shards, which a loader's thread asks for too
         self._checks: list[Callable[[SampleCounts], None]] = []

@@ -18,6 +18,7 @@ from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.chosen_samples import ChosenSamples
+from torchpipe.store.rows import kind_of
 
 
 class JoinedDataset(Dataset[Any], ABC):
@@ -84,6 +85,12 @@ class JoinedDataset(Dataset[Any], ABC):
         """What arrays of one entry a row of each part give for the rows of the whole: [rows]."""
 
     @property
+    def kind(self) -> str | None:
+        """What kind of samples all parts have; None where they differ, or it isn't known."""
+        kinds = {kind_of(dataset) for dataset in self.datasets}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
     def ledger(self) -> LedgerSummary:
         """What became of the rows of all parts together; there only where every part has it. The first rows of each
         reason stand in the parts' own.
@@ -94,6 +101,11 @@ class JoinedDataset(Dataset[Any], ABC):
     def lengths(self) -> np.ndarray:
         """Tokens of each row, padding left out; there only where every part has it. So are the next three."""
         return self.chosen([lengths_of(dataset) for dataset in self.datasets])
+
+    @property
+    def side_lengths(self) -> np.ndarray:
+        """Tokens of both sides of each pair: [pairs, 2]; there only where every part is of stored pairs."""
+        return self.chosen([dataset.side_lengths for dataset in self.datasets])
 
     @cached_property
     def costs(self) -> np.ndarray:

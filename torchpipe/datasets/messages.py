@@ -14,7 +14,7 @@ from torchpipe.datasets.builders import Built, Strategy
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.stored_options import StoredOptions
 from torchpipe.errors import DataError
-from torchpipe.sources import Rows, Source, load_rows
+from torchpipe.sources import Rows, Source
 from torchpipe.store import SFTRecipe
 
 NUM_LOOKED_AT = 1000
@@ -92,9 +92,9 @@ def messages_dataset(
         overflow=policy,
         **options.row_fields(source, {"split": split, **rest}),
     )
-    rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
-    say(f"{recipe.name}: {describe_shapes(rows, transform)}")
-    return options.built(recipe, tokenizer, unstored=SFTDataset.of_recipe)
+    with recipe.opened() as rows:
+        say(f"{recipe.name}: {describe_shapes(rows, transform)}")
+        return options.built(recipe, tokenizer, unstored=SFTDataset.of_recipe)
 
 
 def shapes_in(rows: Rows, transform: DetectedToMessages, *, at_most: int = NUM_LOOKED_AT) -> dict[str, int]:

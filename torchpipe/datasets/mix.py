@@ -13,10 +13,12 @@ from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.mix_source import MixSource, tempered
 from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.node_names import node_names
+from torchpipe.data.pair_transform import SIDES
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.datasets.joined import JoinedDataset, fingerprint_of, lengths_of, name_of
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
+from torchpipe.store.rows import KIND_OF_PAIRS, kind_of
 
 By = Literal["rows", "tokens", "trained_tokens"]
 """What weights are shares of. A row of a packed data set is a pack; its tokens are those without padding."""
@@ -259,6 +261,7 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
     def _counted(self, of_parts: SampleCounts) -> SampleCounts:
         """What the mix holds, where each data set has counted what it has."""
         trained = self.trained_counts
+        lengths = self.side_lengths if self.kind == KIND_OF_PAIRS and not self.packed else self.lengths
         rows = self.chosen([samples_a_row(dataset) for dataset in self.datasets])
         return replace(
             of_parts,
@@ -266,7 +269,7 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
             tokens=int(self.lengths.sum(dtype=np.int64)),
             trained_tokens=int(trained.sum(dtype=np.int64)),
             untrained_rows=of_parts.untrained_rows if self.packed else int((trained == 0).sum()),
-            longest=of_parts.longest if self.packed else int(self.lengths.max()),
+            longest=of_parts.longest if self.packed else int(lengths.max()),
             digest=fingerprint([self.schedule.fingerprint, of_parts.digest]),
         )
 
@@ -277,7 +280,7 @@ def samples_a_row(dataset: Any) -> np.ndarray:
         return np.diff(dataset.plan.pack_offsets)
     if isinstance(dataset, JoinedDataset):
         return dataset.chosen([samples_a_row(part) for part in dataset.datasets])
-    return np.ones(len(dataset), np.int64)
+    return np.full(len(dataset), len(SIDES) if kind_of(dataset) == KIND_OF_PAIRS else 1, np.int64)
 
 
 def _by_name(values: Any, names: Sequence[str], what: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from torchpipe.datasets.row_number import row_number, row_of_sample
 from torchpipe.datasets.samples_to_pack import Samples, samples_to_pack
 from torchpipe.errors import ConfigError
 from torchpipe.store import TokenStore
-from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.rows import StoreRecipe, kind_of
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
@@ -140,6 +140,11 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def recipe(self) -> StoreRecipe | None:
         """How the samples are made; None for a store that was given, and in a copy for another process."""
         return self._packed.recipe
+
+    @property
+    def kind(self) -> str | None:
+        """What kind of samples is packed; None where it isn't known."""
+        return kind_of(self.recipe) or kind_of(self.content)
 
     @property
     def content(self) -> Samples:

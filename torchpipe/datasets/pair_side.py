@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe._suggest import listed
-from torchpipe.constants import IGNORE_INDEX
+from torchpipe.data.sequences import shifted
 from torchpipe.errors import DataError
 
 
@@ -35,4 +35,4 @@ def side_of(pair: Mapping[str, Any], side: str) -> dict[str, np.ndarray]:
             "torchpipe.datasets.preference_dataset, with packed=False."
         )
     tokens, labels = (np.asarray(pair[key], dtype=np.int64) for key in keys)
-    return {"tokens": tokens, "labels": np.append(labels[1:], IGNORE_INDEX)}
+    return {"tokens": tokens, "labels": shifted(labels)}

@@ -1,7 +1,7 @@
 """Data sets of pairs: two answers to one prompt, one of them preferred."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torchpipe.data.protocols import Transform
 from torchpipe.data.row_policy import OnUntrained, RowPolicy
 from torchpipe.data.sequences import unshifted
 from torchpipe.datasets.row_dataset import RowDataset
-from torchpipe.datasets.row_number import row_number
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
@@ -118,10 +117,17 @@ class StoredPreferenceDataset(StoredDataset):
     ``lengths`` and ``trained_counts`` are sums of both sides.
     """
 
+    kinds_of_rows: ClassVar[Mapping[type[SourceRecipe], type[RowDataset]]] = {PreferenceRecipe: PreferenceDataset}
+
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each pair, both sides together: int64 [pairs]."""
         return _of_pairs(self._store.lengths)
+
+    @property
+    def side_lengths(self) -> np.ndarray:
+        """Tokens of the chosen and the rejected side of each pair: uint32 [pairs, 2]."""
+        return self._store.lengths.reshape(-1, len(SIDES))
 
     @property
     def trained_counts(self) -> np.ndarray:
@@ -130,14 +136,14 @@ class StoredPreferenceDataset(StoredDataset):
 
     def row_of(self, sample: int) -> tuple[int, int]:
         """The row that a pair was made of, and 0, for a row gives one pair."""
-        row, _ = super().row_of(2 * self._pair_number(sample))
+        row, _ = super().row_of(len(SIDES) * self._number(sample))
         return row, 0
 
     def __len__(self) -> int:
         return self._store.num_samples // len(SIDES)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        pair = self._pair_number(index)
+        pair = self._number(index)
         item: dict[str, torch.Tensor] = {}
         for place, side in enumerate(SIDES):
             sample = self._store.sample(len(SIDES) * pair + place)
@@ -145,11 +151,7 @@ class StoredPreferenceDataset(StoredDataset):
             item[f"{side}_labels"] = torch.from_numpy(unshifted(sample["labels"]))
         return item
 
-    def _pair_number(self, index: int) -> int:
-        index = row_number(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Pair {index} was asked for, and {self.name} has {len(self)} pairs.")
-        return index % len(self)
+    _item, _items = "Pair", "pairs"
 
 
 def _of_pairs(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
 from torchpipe.data.overflow import Fitted
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
-from torchpipe.sources import KeptRows, check_rows, load_rows
+from torchpipe.sources import KeptRows, check_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store.row_selection import RowSelection
 from torchpipe.store.source_recipe import SourceRecipe, is_trained, untrained_error
@@ -58,7 +58,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         self.recipe = recipe
         self.transform: Any = recipe.transform()  # of a class of its own in each kind
         self.name = recipe.name
-        rows = self.rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        rows = self.rows = recipe.load()
         if one_sample_a_row:
             check_rows(rows)  # a malformed row is found now, not in the middle of an epoch
         if filters and recipe.filter_fn is not None:
@@ -107,6 +107,11 @@ class RowDataset(Dataset[dict[str, Any]]):
                 "this data set has one for each. Use 'refuse' or 'common_prefix', pack (packed=True) or store it "
                 "(cache=True)."
             )
+
+    @property
+    def kind(self) -> str:
+        """What kind of samples the rows become, as the recipe says."""
+        return self.recipe.kind
 
     nothing_to_train: ClassVar[str] = "no token that is trained"
     """What is said of an item that trains nothing."""

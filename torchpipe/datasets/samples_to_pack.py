@@ -16,11 +16,11 @@ from torchpipe.data.packing import PackPlan, PackPlanner, SampleTokens, pack_pla
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.data.row_policy import Refused
 from torchpipe.datasets.first_packs import asked_for
+from torchpipe.datasets.preference import StoredPreferenceDataset
 from torchpipe.datasets.row_dataset import RowDataset, left_out_before
-from torchpipe.datasets.sft import SFTDataset
-from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.stored import StoredDataset, rows_of_recipe
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, located
-from torchpipe.store import SFTRecipe, TokenStore
+from torchpipe.store import TokenStore
 from torchpipe.store.accounts import sample_counts
 from torchpipe.store.build import build_store, find_store
 from torchpipe.store.dataset_recipe import DatasetRecipe
@@ -28,7 +28,9 @@ from torchpipe.store.flat_samples import FlatSamples
 from torchpipe.store.memory_samples import MemorySamples
 from torchpipe.store.plans import stored_plan
 from torchpipe.store.refused_rows import first_refused
-from torchpipe.store.rows import RowSamples, StoreRecipe, keeps_rows_whole
+from torchpipe.store.rows import RowSamples, StoreRecipe, keeps_rows_whole, kind_of, noun_of_kind, refuse_to_pack
+
+_KINDS_OF_ROWS = {**StoredDataset.kinds_of_rows, **StoredPreferenceDataset.kinds_of_rows}
 
 _IN_ORDER = ("next_fit", "concat_then_split", "first_fit", "best_fit")
 """Strategies whose first packs depend on the first samples alone."""
@@ -172,6 +174,7 @@ def samples_to_pack(
         capacity: tokens of a pack.
         options: of :func:`~torchpipe.data.packing.plan_packs`.
     """
+    refuse_to_pack(kind_of(ds))
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
@@ -203,7 +206,7 @@ def samples_to_pack(
             setattr(counts, f"{reason}_rows", getattr(counts, f"{reason}_rows") + number)
     if not samples.num_samples and num_read:
         first = "" if store is None else first_refused(store)
-        raise DataError(f"{name}: no sample is left to pack. {counts.describe()}.{first}")
+        raise DataError(f"{name}: no sample is left to pack. {counts.describe(noun_of_kind(kind_of(ds)))}.{first}")
     whole = _planned(samples, capacity, options, name, by_row=by_row)
     plan = whole if limit is None or limit >= len(whole) else whole.take(_kept(len(whole), limit, options))
     origin = partial(_origin, ds, recipe)
@@ -261,8 +264,8 @@ def _origin(ds: Any, recipe: StoreRecipe | None) -> Any:
     """The rows that samples are of."""
     if isinstance(ds, RowDataset) and not ds.num_filtered and not ds.num_left_out:
         return ds
-    if isinstance(recipe, SFTRecipe):
-        return SFTDataset.of_recipe(recipe, as_stored=True)
+    if (rows := rows_of_recipe(recipe, _KINDS_OF_ROWS)) is not None:
+        return rows
     return None if isinstance(ds, list | tuple | TokenStore) else ds
 
 

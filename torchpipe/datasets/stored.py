@@ -1,9 +1,9 @@
 """Samples of a store, one an item."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,13 +12,15 @@ from torch.utils.data import Dataset
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.ledger_summary import LedgerSummary
+from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.datasets.row_number import row_number, row_of_sample
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.errors import DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
 from torchpipe.store.accounts import ledger_summary, sample_counts
 from torchpipe.store.refused_rows import first_refused
-from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.rows import StoreRecipe, noun_of_kind
+from torchpipe.store.source_recipe import SourceRecipe
 
 
 class StoredDataset(Dataset[dict[str, torch.Tensor]]):
@@ -49,6 +51,8 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
     """
 
     can_be_read_ahead = True
+    kinds_of_rows: ClassVar[Mapping[type[SourceRecipe], type[RowDataset]]] = {SFTRecipe: SFTDataset}
+    """The map-style data set of a recipe's rows, where there is one that shows how a sample is made."""
 
     def __init__(
         self,
@@ -62,10 +66,11 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         self._store = recipe if is_store else build_store(recipe, cache_dir=cache_dir, num_proc=num_proc)
         self.counts: SampleCounts = sample_counts(self._store)
         if not len(self):
-            raise DataError(f"{self.name}: no sample is left. {self.counts.describe()}.{first_refused(self._store)}")
+            told = self.counts.describe(noun_of_kind(self.kind))
+            raise DataError(f"{self.name}: no sample is left. {told}.{first_refused(self._store)}")
         self.fingerprint = self._store.digest
         self.recipe = None if is_store else recipe
-        self._origin: Callable[[], Any] = partial(_rows_of, recipe)
+        self._origin: Callable[[], Any] = partial(rows_of_recipe, recipe, self.kinds_of_rows)
 
     @property
     def ledger(self) -> LedgerSummary:
@@ -76,6 +81,11 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
     def store(self) -> TokenStore:
         """Where the samples are read from."""
         return self._store
+
+    @property
+    def kind(self) -> str | None:
+        """What kind of samples they are, as the store says."""
+        return self._store.kind
 
     @property
     def lengths(self) -> np.ndarray:
@@ -93,7 +103,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         return self._store.weight_sums if self._store.has_weights else None
 
     @property
-    def samples(self) -> SFTDataset | None:
+    def samples(self) -> RowDataset | None:
         """The rows, by the numbers of :meth:`row_of`, to look at one again; None where they aren't known."""
         return self._origin()
 
@@ -109,10 +119,7 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         return self._store.num_samples
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        index = row_number(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"Sample {index} was asked for, and {self.name} has {len(self)} samples.")
-        sample = self._store.sample(index % len(self))
+        sample = self._store.sample(self._number(index))
         mask = np.ones(len(sample["tokens"]), dtype=np.bool_)
         np.equal(sample["labels"][:-1], IGNORE_INDEX, out=mask[1:])
         return {name: torch.from_numpy(array) for name, array in {**sample, "mask": mask}.items()}
@@ -124,9 +131,24 @@ class StoredDataset(Dataset[dict[str, torch.Tensor]]):
         kept = {key: value for key, value in self.__dict__.items() if key not in ("_rows", "weight_sums")}
         return {**kept, "_origin": _unknown, "recipe": None}
 
+    def _number(self, index: int) -> int:
+        """An item's number from the start on.
 
-def _rows_of(recipe: StoreRecipe | TokenStore) -> SFTDataset | None:
-    return SFTDataset.of_recipe(recipe, as_stored=True) if isinstance(recipe, SFTRecipe) else None
+        Raises:
+            IndexError: there is no such item.
+        """
+        index = row_number(index)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._item} {index} was asked for, and {self.name} has {len(self)} {self._items}.")
+        return index % len(self)
+
+    _item, _items = "Sample", "samples"
+
+
+def rows_of_recipe(recipe: Any, kinds: Mapping[type[SourceRecipe], type[RowDataset]]) -> RowDataset | None:
+    """The rows of a recipe, numbered as a store numbers them; None where none of the kinds is of the recipe's class."""
+    kind = kinds.get(type(recipe))
+    return None if kind is None else kind.of_recipe(recipe, as_stored=True)
 
 
 def _unknown() -> None:

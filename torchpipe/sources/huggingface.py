@@ -45,7 +45,8 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         source: a format ("json", "csv", "text", "parquet", ...) with ``data_files`` or ``data_dir``; a file, a pattern,
             an address or a folder; a repository of the Hub; any object with ``__len__`` and ``__getitem__``, which is
             returned as it is; or a value (``Configurable.Config``) whose ``build()`` gives one.
-        load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ...
+        load_dataset_kwargs: passed through: ``split``, ``data_files``, ``data_dir``, ``name``, ... Files of one split,
+            such as a single file, need no ``split``.
 
     Raises:
         SourceError: nothing is there, it holds no rows, or a file can't be read. A row that is malformed raises
@@ -65,8 +66,9 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     split = load_dataset_kwargs.get("split")
     if files is None:
         return _load_dataset(source, name, load_dataset_kwargs)
-    if split is None:
+    if split is None and len(files.groups) > 1:
         raise ConfigError(f"{name} has the splits {', '.join(files.groups)}. Name one: split=...")
+    split = next(iter(files.groups)) if split is None else split  # files of one split leave nothing to choose
     if files.is_ours:
         return _rows_of_split(files, split, name)
     return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))

@@ -60,6 +60,7 @@ class FlatSamples:
         self._has_labels = bytearray()
         self._weights = array("f")  # of the samples that have some
         self._has_weights = bytearray()
+        self._desirable = bytearray()  # of samples that are labelled answers
         self._totals = {"truncated_tokens": 0, "unproved_turns": 0, "dropped_images": 0}
 
     def add_row(self, row: int, made: Made) -> None:
@@ -80,6 +81,8 @@ class FlatSamples:
         try:
             for sample in made:
                 self._add(sample)
+                if (desirable := sample.get("desirable")) is not None:
+                    self._desirable.append(bool(desirable))
                 self._rows.append(row)
         except (TorchpipeError, TypeError, ValueError, OverflowError) as error:
             raise located(error, f"Row {row} of {self._name}")  # noqa: B904  # the same error
@@ -210,6 +213,7 @@ class FlatSamples:
             num_rows=num_rows,
             left_out=_pairs(self._left_out),
             loss_weights=weights,
+            desirable=np.frombuffer(self._desirable, dtype=np.bool_) if self._desirable else None,
             # Of two-byte tokens it is all that is asked; a tokenizer may have ids beyond the vocab_size that it states.
             vocab_size=_TWO_BYTES if self._fits_two_bytes else None,
             counts={**self._totals, **({NUM_REFUSED: self.num_refused} if self.num_refused else {})},

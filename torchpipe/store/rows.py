@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torchpipe.data.ledger import Reason
+from torchpipe.data.ledger_words import Noun
 from torchpipe.data.row_policy import Refused, RowPolicy
+from torchpipe.errors import ConfigError
 
 Made = Sequence[Mapping[str, Any]] | Reason | Refused
 """What a row gives: its samples, or why there is none."""
@@ -87,6 +89,50 @@ class StoreRecipe(Protocol):
 
 KIND_OF_PAIRS = "preference"
 """The kind of samples, among a store's key fields, of which two that follow each other are a pair."""
+
+
+KIND_OF_LABELLED = "kto"
+"""The kind of samples that have a label, whether the answer is a desirable one."""
+
+KIND_OF_PROMPTS = "prompts"
+"""The kind of samples that are prompts, to generate from."""
+
+_NOUNS: dict[str | None, Noun] = {KIND_OF_PAIRS: "pair", KIND_OF_PROMPTS: "prompt"}
+
+_NEVER_PACKED = {
+    KIND_OF_LABELLED: "Labelled answers (KTO) can't be packed: a batch has one label a row, and a pack would hold "
+    "answers of both kinds. Set packed=false; cache=true stores them, and padded_collate_kto makes batches.",
+    KIND_OF_PROMPTS: "Prompts can't be packed: a model goes on from the end of a row, and a pack has one end for many "
+    "prompts. Set packed=false; cache=true stores them, and padded_collate_prompts makes batches.",
+}
+
+
+def refuse_to_pack(kind: str | None) -> None:
+    """Nothing, for samples of a kind that packs can hold.
+
+    Args:
+        kind: of the samples, as a recipe or the key of a store has it; None where it isn't known.
+
+    Raises:
+        ConfigError: packs have no place for what these samples need.
+    """
+    if kind in _NEVER_PACKED:
+        raise ConfigError(_NEVER_PACKED[kind])
+
+
+def kind_of(samples: Any) -> str | None:
+    """The kind of the samples of a recipe, a store or a data set; None where it doesn't say."""
+    said = getattr(samples, "kind", None)
+    return said if isinstance(said, str) else None
+
+
+def noun_of_kind(kind: str | None) -> Noun:
+    """What the items of a kind are called, where they are not packed.
+
+    >>> noun_of_kind(KIND_OF_PAIRS), noun_of_kind(None)
+    ('pair', 'row')
+    """
+    return _NOUNS.get(kind, "row")
 
 
 def keeps_rows_whole(recipe: Any) -> bool:

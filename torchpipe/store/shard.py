@@ -33,6 +33,7 @@ def write_shard(folder: Path, data: ShardData) -> dict[str, Any]:
         labels.npy          int32 [t]              only if a label is not the next token
         loss_weights.npy    float32 [t]            only if the samples have them
         weight_sums.npy     float64 [s]            their sums over the labels that are not -100
+        desirable.npy       uint8 [s]              only of labelled answers: 1 where it is a desirable one
         <name>.npy                                 what ``data.extra`` holds
 
     Raises:
@@ -135,9 +136,9 @@ class Shard:
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """A hash of what is trained on: lengths, tokens, labels and weights."""
+    """A hash of what is trained on: lengths, tokens, labels, weights, and the label of each answer."""
     total = hashlib.blake2b(digest_size=16)
-    for name in ("lengths", "tokens", "trained", "last_labels", "labels", "loss_weights"):
+    for name in ("lengths", "tokens", "trained", "last_labels", "labels", "loss_weights", "desirable"):
         if name in arrays:
             total.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
             total.update(np.ascontiguousarray(arrays[name]).data)

@@ -30,6 +30,7 @@ class ShardData:
         labels: int [t], in place of the two.
         left_out: int [k, 2], row and reason code of the rows of the range that have no sample.
         loss_weights: float [t], label space.
+        desirable: bool [s], of labelled answers: whether each is a desirable one.
         vocab_size: of the tokenizer; up to 65,536 the tokens take two bytes each. Four where it isn't known.
         counts: numbers to keep beside the shard, such as rows that were cut.
         extra: arrays to keep beside the shard, by name.
@@ -48,6 +49,7 @@ class ShardData:
     labels: np.ndarray | None = None
     left_out: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     loss_weights: np.ndarray | None = None
+    desirable: np.ndarray | None = None
     vocab_size: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class ShardData:
             "labels": num_tokens,
             "last_labels": num_samples,
             "loss_weights": num_tokens,
+            "desirable": num_samples,
         }
         for name, length in expected.items():
             array = getattr(self, name)
@@ -96,6 +99,8 @@ class ShardData:
         if self.loss_weights is not None:
             arrays["loss_weights"] = self.loss_weights.astype(np.float32, copy=False)
             arrays["weight_sums"] = self._sums(np.where(trained, arrays["loss_weights"], 0))
+        if self.desirable is not None:
+            arrays["desirable"] = self.desirable.astype(np.uint8)
         clash = sorted(arrays.keys() & self.extra.keys())
         if clash:
             raise StoreError(f"extra may not hold {clash[0]!r}: the shard has a file of that name.")

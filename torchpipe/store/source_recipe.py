@@ -1,7 +1,8 @@
 """The recipe of a store whose samples are made of a source's rows: what all kinds of samples have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -20,6 +21,9 @@ from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
 from torchpipe.store.row_selection import Duplicates, RowSelection
 from torchpipe.store.rows import Made, RowSamples
+
+_OPENED = "_opened_rows"
+"""Where a recipe holds rows that were opened already."""
 
 
 class RowMaker(Protocol):
@@ -89,6 +93,28 @@ class SourceRecipe(ABC):
     @abstractmethod
     def vocab_size(self) -> int | None:
         """One past the largest token id, where the tokenizer says it."""
+
+    def load(self) -> Rows:
+        """The source's rows, opened: those of :meth:`opened` inside of it.
+
+        Raises:
+            SourceError, ConfigError: as :func:`~torchpipe.sources.load_rows`.
+        """
+        held: Rows | None = self.__dict__.get(_OPENED)
+        return load_rows(self.source, **self.load_dataset_kwargs) if held is None else held
+
+    @contextmanager
+    def opened(self) -> Iterator[Rows]:
+        """The source's rows, for a look at them before their data set is built inside of it; they are opened once."""
+        rows = self.load()
+        object.__setattr__(self, _OPENED, rows)  # which says nothing of what the recipe is
+        try:
+            yield rows
+        finally:
+            object.__delattr__(self, _OPENED)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _OPENED}
 
     @property
     def name(self) -> str:
@@ -166,7 +192,7 @@ class SourceRows(RowSamples):
         self.name = recipe.name
         self._transform = recipe.transform()
         self._policy = recipe.row_policy
-        self._rows: Rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        self._rows: Rows = recipe.load()
         self._selection = recipe.selection(self._rows)
         self.num_rows = len(self._rows)
         self.vocab_size = recipe.vocab_size

@@ -152,9 +152,14 @@ class TokenStore:
         )
 
     @property
+    def kind(self) -> str | None:
+        """What kind of samples they are, as the recipe that made them says; None where the key doesn't tell."""
+        return self.key.get("kind")
+
+    @property
     def keeps_rows_whole(self) -> bool:
         """Whether samples of a row belong in one pack: whether they are pairs. A store without a key doesn't say."""
-        return self.key.get("kind") == KIND_OF_PAIRS
+        return self.kind == KIND_OF_PAIRS
 
     @property
     def rows(self) -> np.ndarray:
@@ -179,6 +184,18 @@ class TokenStore:
             for shard in self.shards
         ]
         return np.concatenate(sums)
+
+    @property
+    def desirable(self) -> np.ndarray:
+        """Whether each sample's answer is a desirable one: bool [samples], read anew each time.
+
+        Raises:
+            StoreError: the store is not of labelled answers.
+        """
+        labelled = [shard for shard in self.shards if "desirable" in shard.files or shard.num_samples]
+        if any("desirable" not in shard.files for shard in labelled):
+            raise StoreError(f"{self.path} holds samples without a label of their own. Build it of a kto_dataset.")
+        return np.concatenate([np.zeros(0, np.bool_), *(self._read(shard, "desirable") != 0 for shard in labelled)])
 
     def __len__(self) -> int:
         return self.num_samples

@@ -1,0 +1,51 @@
+"""The recipe of a store whose rows become single answers, each with a label that says whether it is a good one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torchpipe.data.kto_transform import KTOTransform
+from torchpipe.data.overflow import OverflowPolicy
+from torchpipe.data.protocols import Transform
+from torchpipe.store.rows import KIND_OF_LABELLED
+from torchpipe.store.source_recipe import SourceRecipe, vocab_size_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KTORecipe(SourceRecipe):
+    """What :func:`~torchpipe.datasets.kto_dataset` is given, as a :class:`~torchpipe.store.rows.StoreRecipe`.
+
+    Attributes:
+        message_transform: row to ``{"messages": [...], "desirable": bool}``.
+        model_transform: the tokenizer.
+        overflow: what becomes of rows that are too long; None leaves it to the tokenizer.
+
+    The others are those of :class:`~torchpipe.store.source_recipe.SourceRecipe`.
+
+    Raises:
+        ConfigError: what KTOTransform or SourceRecipe refuses.
+    """
+
+    kind: ClassVar[str] = KIND_OF_LABELLED
+    version: ClassVar[str] = "1"
+
+    message_transform: Transform
+    model_transform: Transform
+    overflow: OverflowPolicy | None = None
+
+    def transform(self) -> KTOTransform:
+        """What makes the sample of a row."""
+        return KTOTransform(self.message_transform, self.model_transform, overflow=self.overflow)
+
+    def deciding(self) -> Mapping[str, Any]:
+        """The transforms, and what becomes of long rows."""
+        return {
+            "message_transform": self.message_transform,
+            "model_transform": self.transform().whole_transform,
+            "overflow": self.overflow,
+        }
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The tokenizer's, where it says it."""
+        return vocab_size_of(self.model_transform)
