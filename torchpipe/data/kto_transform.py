@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from torchpipe.data.label_lists import as_list
+from torchpipe.data.label_lists import as_list, unshifted_label_list
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, OverflowPolicy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
-from torchpipe.data.sequences import unshifted_labels
 from torchpipe.data.shared_prompt import untrained
 from torchpipe.errors import ColumnError, DataError
 
@@ -52,11 +51,13 @@ class KTOTransform:
                 "torchpipe.data.LabelledToMessages makes them of such columns."
             )
         rest = {key: value for key, value in row.items() if key not in ("messages", "desirable")}
-        made = self._sample({**rest, "messages": _with_untrained_prompt(row["messages"])})
+        [fitted] = self._sample.fitted_rows([{**rest, "messages": _with_untrained_prompt(row["messages"])}])
+        made = fitted.samples[0] if self.overflow is None else fitted.only(self.overflow)
         if "encoder_input" in made or "loss_weights" in made:
             raise DataError("A KTO data set is of text alone, and of messages whose weights are 0 or 1.")
-        labels = unshifted_labels(made["tokens"], made["mask"]).tolist()
-        return {"input_ids": as_list(made["tokens"]), "labels": labels, "desirable": row["desirable"]}
+        tokens = as_list(made["tokens"])
+        labels = unshifted_label_list(tokens, made["mask"])
+        return {"input_ids": tokens, "labels": labels, "desirable": row["desirable"]}
 
     def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
         """The one sample of a row, as :meth:`__call__` gives it."""

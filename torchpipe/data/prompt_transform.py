@@ -2,10 +2,12 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import cell, resolve_column_map
+from torchpipe.data.label_lists import as_list
 from torchpipe.data.messages import Message
 from torchpipe.data.overflow import Fitted, without_limit
 from torchpipe.data.protocols import Transform
@@ -128,11 +130,20 @@ def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any 
         DataError: the chat format can't write the messages.
     """
     method: Any = getattr(model_transform, "tokenize_messages", None)
-    if method is not None and "add_generation_prompt" in inspect.signature(method).parameters:
+    if method is not None and _knows_prompts(getattr(method, "__func__", method)):
         tokens, *_ = method(list(messages), tools, add_generation_prompt=True)
         return list(tokens)
     given = {"messages": [*messages, Message("assistant", "")], **({"tools": tools} if tools else {})}
-    return list(model_transform(given, inference=True)["tokens"])
+    if hasattr(model_transform, "as_arrays"):
+        [made] = model_transform.as_arrays([given], inference=True)
+    else:
+        made = model_transform(given, inference=True)
+    return as_list(made["tokens"])
+
+
+@lru_cache(maxsize=64)
+def _knows_prompts(tokenize_messages: Any) -> bool:
+    return "add_generation_prompt" in inspect.signature(tokenize_messages).parameters
 
 
 def _kept(row: Mapping[str, Any], name: str) -> Any:
