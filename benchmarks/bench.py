@@ -57,6 +57,16 @@ class Bench:
         write_inputs(folder, DATA, num_rows=self.num_chats)
         return folder
 
+    def chats(self, num_rows: int) -> Path | None:
+        """A file of so many rows of the common chat workload; None where the data comes without what writes it."""
+        make_chats, file = DATA.parent / "bench" / "make_chats.py", self.scratch / f"{num_rows}_chats.jsonl"
+        if not make_chats.exists():
+            return None
+        if not file.exists():
+            command = [sys.executable, make_chats, file, "--rows", str(num_rows)]
+            subprocess.run(command, check=True, capture_output=True)
+        return file
+
     def run(self, package: str, script: str, *arguments: str | Path) -> Any:
         """The JSON that a script of this folder prints last, run in a package's environment on one thread."""
         environment = {

@@ -54,15 +54,9 @@ def torchtune_tokens(tokenizer_model: str, rows: Sequence[dict[str, Any]]) -> tu
 
 def tiktoken_tokens(tokenizer_model: str, rows: Sequence[dict[str, Any]]) -> tuple[float, int]:
     """Seconds and tokens of tiktoken alone, with the split expression as Llama 3 publishes it."""
-    import tiktoken
-    from tiktoken.load import load_tiktoken_bpe
+    from store_rows import published_encoding
 
-    from torchpipe.tokenizers.families import LLAMA3
-
-    encoder = tiktoken.Encoding(
-        "llama3", pat_str=LLAMA3.pattern, mergeable_ranks=load_tiktoken_bpe(tokenizer_model), special_tokens={}
-    )
-    encode = encoder.encode_ordinary
+    encode = published_encoding(Path(tokenizer_model)).encode_ordinary
     start = time.process_time()
     num_tokens = sum(len(encode(message["content"])) for row in rows for message in row["messages"])
     return time.process_time() - start, num_tokens

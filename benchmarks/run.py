@@ -10,7 +10,6 @@ about 1.5 GB to the folder for temporary files, and delete it. On a machine that
 than figures, and neither holds well.
 """
 
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import DATA, FEW, MANY, PACKAGES, Bench
+from door_results import doors
 from jsonl_results import jsonl_index
 from machine import machine
 from peers import REPOSITORY
@@ -86,10 +86,8 @@ def training_steps(bench: Bench) -> list[Result]:
 def reading_rows(bench: Bench) -> list[Result]:
     """Rows to samples and to batches, each package with its own data set and tokenizer on the same files."""
     tasks = {"rows": bench.gsm8k, "batches": bench.gsm8k}
-    make_chats = DATA.parent / "bench" / "make_chats.py"
-    if make_chats.exists():
-        tasks["chats"] = bench.scratch / "chats.jsonl"
-        subprocess.run([sys.executable, make_chats, tasks["chats"], "--rows", "3000"], check=True, capture_output=True)
+    if chats := bench.chats(3000):
+        tasks["chats"] = chats
     arguments = [bench.tokenizer, *(f"{task}={file}" for task, file in tasks.items())]
     same = "same rows, tokenizer file and tokens; CPU time of one pass, without imports and opening the file"
     described = {
@@ -131,11 +129,9 @@ def reading_rows(bench: Bench) -> list[Result]:
 
 def row_tokens(bench: Bench) -> list[Result]:
     """Chat rows in memory to ids and labels, over tiktoken alone and over torchtune."""
-    make_chats = DATA.parent / "bench" / "make_chats.py"
-    if not make_chats.exists():
+    chats = bench.chats(5000)
+    if chats is None:
         return []
-    chats = bench.scratch / "row_tokens.jsonl"
-    subprocess.run([sys.executable, make_chats, chats, "--rows", "5000"], check=True, capture_output=True)
     whose = {"torchpipe": "torchpipe", "tiktoken": "torchpipe", "torchtune": "torchtune"}
     ours, limit, theirs = bench.taking_turns(
         [partial(bench.run, package, "row_tokens.py", name, bench.tokenizer, chats) for name, package in whose.items()],
@@ -302,7 +298,7 @@ MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
     *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
     *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
     *(store_batches, store_mix, store_waiting, store_balance),
-    *(jsonl_index, transformers_steps),
+    *(doors, jsonl_index, transformers_steps),
 )
 
 

@@ -25,20 +25,22 @@ def first_rows(folder: Path, num_rows: int) -> list[dict[str, Any]]:
         return [json.loads(line) for line, _ in zip(lines, range(num_rows), strict=False)]
 
 
-def tiktoken_tokens(folder: Path, num_rows: int) -> Callable[[], int]:
-    """Encodes every text by tiktoken's own call."""
+def published_encoding(ranks: Path) -> Any:
+    """tiktoken's encoder of Llama 3's ranks, with the split expression as it is published."""
     import tiktoken
     from tiktoken.load import load_tiktoken_bpe
 
     from torchpipe.tokenizers.families import LLAMA3
 
-    rows = first_rows(folder, num_rows)
-    encoding = tiktoken.Encoding(
-        "llama3",
-        pat_str=LLAMA3.pattern,
-        mergeable_ranks=load_tiktoken_bpe(str(folder / "ranks.model")),
-        special_tokens={},
+    return tiktoken.Encoding(
+        "llama3", pat_str=LLAMA3.pattern, mergeable_ranks=load_tiktoken_bpe(str(ranks)), special_tokens={}
     )
+
+
+def tiktoken_tokens(folder: Path, num_rows: int) -> Callable[[], int]:
+    """Encodes every text by tiktoken's own call."""
+    rows = first_rows(folder, num_rows)
+    encoding = published_encoding(folder / "ranks.model")
     texts = [message["content"] for row in rows for message in row["messages"]]
     return lambda: sum(len(encoding.encode_ordinary(text)) for text in texts)
 

@@ -126,3 +126,20 @@ def test_long_rows_and_pieces_are_timed(run_script: RunScript, rows_folder: Path
     assert all(microseconds > 0 for microseconds in measured["microseconds"].values())
     assert 0 < measured["encode"] < 1
     assert measured["pieces"] > 0
+
+
+def test_every_door_is_timed_beside_the_encoder(
+    run_script: RunScript, shared_data: Path, llama3_tokenizer_file: Path, tmp_path: Path
+):
+    chats = tmp_path / "chats.jsonl"
+    long = [*TURNS, {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    rows = [TURNS, TURNS[:1], [{"role": "system", "content": "Be brief."}, *long]]
+    chats.write_text("".join(f"{json.dumps({'messages': turns})}\n" for turns in rows), encoding="utf-8")
+    questions = shared_data / "gsm8k" / "train.jsonl"
+    measured = run_script("doors.py", chats, questions, llama3_tokenizer_file, "3")
+    assert {"chat", "alpaca", "preference", "kto", "prompt", "text_completion", "messages", "segments"} < set(measured)
+    for name, one in measured.items():
+        assert 0 < one["contained"] < one["door"], name
+        assert one["alone"] > 0, name
+        assert one["rows"] == (3 if "short" in name else 2), name
+        assert (one["detection"] > 0) == name.startswith("messages"), name

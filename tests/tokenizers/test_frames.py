@@ -180,3 +180,52 @@ def test_over_long_runs_of_spaces_are_cut_in_one_call_too(tokenizers: dict[str, 
     given_texts = ["a", " " * (MAX_SPACE_RUN + 5) + "b"]
     backend: Any = tokenizers["llama3"].backend
     assert [ids.cast("I").tolist() for ids in backend.encode_texts(given_texts)] == [encode(t) for t in given_texts]
+
+
+@pytest.mark.parametrize("family", [*FRAMED, *ONE_BY_ONE])
+@given(said=st.lists(texts, min_size=1, max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_conversations_that_are_left_open_become_what_each_alone_becomes(
+    tokenizers: dict[str, ChatFormatTokenizer], family: str, said: list[str]
+) -> None:
+    roles = ("user", "assistant") * 2
+    turns = [Message(role, text) for role, text in zip(roles, said, strict=False)]  # pyright: ignore[reportArgumentType]
+    rows = [{"messages": [*turns, Message("assistant", "")]}, {"messages": turns}]
+    made = tokenizers[family].as_arrays(rows, inference=True)
+    assert [in_lists(sample) for sample in made] == [tokenizers[family](row, inference=True) for row in rows]
+
+
+@pytest.mark.parametrize("family", FRAMED)
+def test_texts_that_conversations_share_are_encoded_once(
+    tokenizers: dict[str, ChatFormatTokenizer], family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, encoded = tokenizers[family], []
+    encode_texts = type(tokenizer.backend).encode_texts  # pyright: ignore[reportAttributeAccessIssue]
+
+    def counted(self: Any, given: list[str]) -> Any:
+        encoded.extend(given)
+        return encode_texts(self, given)
+
+    prompt = [Message("system", " Be brief. "), Message("user", "1 + 1?")]
+    rows = [{"messages": [*prompt, Message("assistant", text)]} for text in ("It is two.", "It is three.")]
+    alone = [tokenizer(row) for row in rows]
+    monkeypatch.setattr(type(tokenizer.backend), "encode_texts", counted)
+    assert [in_lists(sample) for sample in tokenizer.as_arrays(rows)] == alone
+    assert [text.strip() for text in encoded] == ["Be brief.", "1 + 1?", "It is two.", "It is three."]
+
+
+@pytest.mark.parametrize("family", [*FRAMED, *ONE_BY_ONE])
+@given(some=st.lists(texts, max_size=20), add_bos=flags, add_eos=flags, trim=flags)
+@settings(max_examples=20, deadline=None)
+def test_texts_at_once_have_the_ids_of_each(
+    tokenizers: dict[str, ChatFormatTokenizer],
+    family: str,
+    some: list[str],
+    add_bos: bool,
+    add_eos: bool,
+    trim: bool,
+) -> None:
+    tokenizer = tokenizers[family]
+    options = {"add_bos": add_bos, "add_eos": add_eos, "trim_leading_whitespace": trim}
+    ids = tokenizer.encode_rows(some, **options)
+    assert [one.tolist() for one in ids] == [tokenizer.encode(text, **options) for text in some]

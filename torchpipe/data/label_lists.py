@@ -21,7 +21,7 @@ def as_list(values: Sequence[int] | np.ndarray) -> list[int]:
     return values.tolist() if isinstance(values, np.ndarray) else list(map(int, values))
 
 
-def label_list(tokens: list[int], mask: list[bool]) -> list[int]:
+def label_list(tokens: list[int], mask: list[bool] | np.ndarray) -> list[int]:
     """What :func:`~torchpipe.data.sequences.next_token_labels` gives for tokens and mask, as a list.
 
     The labels are the tokens' own numbers, copied a stretch at a time; a list that is no list of ids, or no mask, goes
@@ -46,6 +46,18 @@ def label_list(tokens: list[int], mask: list[bool]) -> list[int]:
     return labels
 
 
+def unshifted_label_list(tokens: list[int], mask: list[bool] | np.ndarray) -> list[int]:
+    """What :func:`~torchpipe.data.sequences.unshifted_labels` gives for tokens and mask, as a list.
+
+    Raises:
+        DataError: as :func:`~torchpipe.data.sequences.next_token_labels`.
+
+    >>> unshifted_label_list([5, 6, 7, 8], [True, True, False, False])
+    [-100, -100, 7, 8]
+    """
+    return [IGNORE_INDEX, *label_list(tokens, mask)[:-1]] if tokens else []
+
+
 def labelled(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The sample with the ``labels`` that its ``tokens`` and ``mask`` stand for, a list; those that it has stay.
 
@@ -57,9 +69,12 @@ def labelled(sample: Mapping[str, Any]) -> dict[str, Any]:
     return {**sample, "labels": label_list(sample["tokens"], sample["mask"])}
 
 
-def _mask_bytes(tokens: list[int], mask: list[bool]) -> bytes | None:
+def _mask_bytes(tokens: list[int], mask: list[bool] | np.ndarray) -> bytes | None:
     """The mask as bytes 0 and 1; None where the two are not what nearly all samples are."""
-    if not (type(tokens) is type(mask) is list and tokens and len(tokens) == len(mask) and type(tokens[0]) is int):
+    if not (type(tokens) is list and tokens and len(tokens) == len(mask) and type(tokens[0]) is int):
+        return None
+    flags = mask.ndim == 1 and mask.dtype == np.bool_ if isinstance(mask, np.ndarray) else type(mask) is list
+    if not flags:
         return None
     try:
         ids, hidden = np.frombuffer(array(_IDS, tokens), dtype=np.uint32), bytes(mask)

@@ -84,7 +84,7 @@ class InputOutputToMessages:
         images = self.images.images(sample.get(columns["image"]), columns["image"]) if "image" in columns else []
         parts = [{"type": "image", "content": image} for image in images]
         messages = [
-            Message("user", [*parts, {"type": "text", "content": question}]),
+            Message("user", [*parts, {"type": "text", "content": question}] if parts else question),
             Message("assistant", text_cell(sample, columns["output"], "output")),
         ]
         return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}

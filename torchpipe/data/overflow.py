@@ -5,6 +5,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.cuts import cut_on_a_side, split_row
@@ -204,7 +206,7 @@ def fit(
         )
     if policy.overflow == "drop":
         return Fitted(samples=[], left_out="too_long", num_tokens=num_tokens)
-    whole = WholeRow(row=row, sample=labelled(sample), parts=parts)
+    whole = WholeRow(row=row, sample=labelled(_in_lists(sample)), parts=parts)
     if policy.overflow == "split":
         return Fitted(samples=split_row(whole, policy.max_seq_len), num_tokens=num_tokens)
     kept = _truncated(whole, policy, lambda shorter: labelled(to_sample(shorter)))
@@ -214,6 +216,12 @@ def fit(
     if all(label == IGNORE_INDEX for label in kept["labels"]):
         return Fitted(samples=[], left_out="nothing_trained", num_tokens=num_tokens)
     return Fitted(samples=[kept], num_tokens=num_tokens)
+
+
+def _in_lists(sample: dict[str, Any]) -> dict[str, Any]:
+    """The sample with tokens and mask in lists, which is how they are cut."""
+    arrays = {key: sample[key].tolist() for key in ("tokens", "mask") if isinstance(sample[key], np.ndarray)}
+    return {**sample, **arrays} if arrays else sample
 
 
 def _truncated(

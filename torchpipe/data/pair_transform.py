@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from torchpipe._suggest import listed
-from torchpipe.data.label_lists import as_list
+from torchpipe.data.label_lists import as_list, unshifted_label_list
 from torchpipe.data.messages import Message
 from torchpipe.data.messages_tokenizer import as_model_transform
 from torchpipe.data.overflow import Fitted, without_limit
@@ -14,7 +14,6 @@ from torchpipe.data.pair_cuts import PairCutter
 from torchpipe.data.pair_policy import PairPolicy
 from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
-from torchpipe.data.sequences import unshifted_labels
 from torchpipe.data.shared_prompt import Conversations
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
@@ -67,8 +66,8 @@ class PairTransform:
             raise DataError(_LEFT_OUT[fitted.left_out], reason=fitted.left_out)
         pair: dict[str, list[int]] = {}
         for side, one in zip(SIDES, fitted.samples, strict=True):
-            pair[f"{side}_input_ids"] = as_list(one["tokens"])
-            pair[f"{side}_labels"] = unshifted_labels(one["tokens"], one["mask"]).tolist()
+            tokens = pair[f"{side}_input_ids"] = as_list(one["tokens"])
+            pair[f"{side}_labels"] = unshifted_label_list(tokens, one["mask"])
         return pair
 
     def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:

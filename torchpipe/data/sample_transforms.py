@@ -116,13 +116,8 @@ class SFTTransform:
         ]
 
     def _made_already(self, row: Mapping[str, Any], sample: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The sample of the row that is asked for; in lists where it has to be cut."""
-        if asked is not row:
-            return self._sample(asked)
-        tokens, mask = sample["tokens"], sample["mask"]
-        if self.overflow is None or len(tokens) <= self.overflow.max_seq_len or isinstance(tokens, list):
-            return sample
-        return {**sample, "tokens": tokens.tolist(), "mask": mask.tolist()}
+        """The sample of the row that is asked for."""
+        return sample if asked is row else self._sample(asked)
 
     def _read(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
         row = sample if self.message_transform is None else _as_mapping(self.message_transform(sample), "message")
@@ -183,7 +178,7 @@ class SFTTransform:
 
 
 def _as_mapping(result: Any, kind: str) -> Mapping[str, Any]:
-    if not isinstance(result, Mapping):
+    if type(result) is not dict and not isinstance(result, Mapping):
         raise DataError(f"The {kind}_transform returned a {type(result).__name__}. It has to return a dict.")
     return result
 

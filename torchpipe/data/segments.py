@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import cell
 from torchpipe.data.overflow import OverflowPolicy
@@ -73,28 +75,52 @@ class SegmentsTransform(TextTransform):
 
     def encoded(self, row: Mapping[str, Any]) -> Encoded:
         """The tokens of the row's pieces, and which of them are of untrained ones."""
+        if self.encoding == "apart":
+            [(tokens, mask)] = self.encoded_rows([row])
+            return Encoded(tokens.tolist(), mask.tolist())
         pieces = self._pieces(row)
         tokens, mask = self._ends(self.add_bos, False)
-        found = self._apart(pieces) if self.encoding == "apart" else self._together(pieces)
-        for ids, untrained in found:
+        for ids, untrained in self._together(pieces):
             tokens += ids
             mask += untrained
         end, _ = self._ends(False, self.add_eos)
         return Encoded(tokens + end, mask + [not (pieces and pieces[-1].trained)] * len(end))
+
+    def encoded_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Encoded]:
+        """What :meth:`encoded` gives each row; apart, in arrays, and all pieces are encoded at once."""
+        if self.encoding == "together":
+            return super().encoded_rows(rows)
+        pieces = [self._pieces(row) for row in rows]
+        runs = [[(run, piece.trained) for piece in some for run in self._runs(piece.text)] for some in pieces]
+        first = iter(self._encode_rows([run for some in runs for run, _ in some[:1]], is_first=True))
+        others = iter(self._encode_rows([run for some in runs for run, _ in some[1:]], is_first=False))
+        start, end = (_ids(self._ends(*asked)[0]) for asked in ((self.add_bos, False), (False, self.add_eos)))
+        encoded: list[Encoded] = []
+        for some, held in zip(runs, pieces, strict=True):
+            ids = [start, *[next(others if place else first) for place in range(len(some))], end]
+            trained = [False, *[flag for _, flag in some], bool(held and held[-1].trained)]
+            mask = b"".join([_FLAGS[flag] * (len(found) // 4) for found, flag in zip(ids, trained, strict=True)])
+            encoded.append(
+                Encoded(np.frombuffer(b"".join(ids), dtype=np.uint32), np.frombuffer(bytearray(mask), dtype=np.bool_))
+            )
+        return encoded
+
+    def _encode_rows(self, runs: Sequence[str | int], *, is_first: bool) -> list[bytes]:
+        """The ids of texts and of control tokens, as bytes of uint32."""
+        texts = [run for run in runs if not isinstance(run, int)]
+        if hasattr(self.tokenizer, "encode_rows"):
+            trim = self._trims and not is_first
+            at_once = self.tokenizer.encode_rows(texts, add_bos=False, add_eos=False, trim_leading_whitespace=trim)
+        else:
+            at_once = [self._encode(text, is_first=is_first) for text in texts]
+        encoded = map(_ids, at_once)
+        return [_ids([run]) if isinstance(run, int) else next(encoded) for run in runs]
 
     def _ends(self, add_bos: bool, add_eos: bool) -> tuple[list[int], list[bool]]:
         if not (add_bos or add_eos):
             return [], []
         ids = self.tokenizer.encode("", add_bos=add_bos, add_eos=add_eos)
         return ids, [True] * len(ids)
-
-    def _apart(self, pieces: Sequence[Piece]) -> Iterator[tuple[list[int], list[bool]]]:
-        is_first = True
-        for piece in pieces:
-            for run in self._runs(piece.text):
-                ids = [run] if isinstance(run, int) else self._encode(run, is_first=is_first)
-                is_first = False
-                yield ids, [not piece.trained] * len(ids)
 
     def _together(self, pieces: Sequence[Piece]) -> Iterator[tuple[list[int], list[bool]]]:
         flags = b"".join(bytes([piece.trained]) * len(_bytes(piece.text)) for piece in pieces)
@@ -184,6 +210,15 @@ def _known(control_tokens: Sequence[str], tokenizer: Any) -> dict[str, int]:
             f"{listed(list(known)[:8])}{', ...' if len(known) > 8 else ''}."
         )
     return {text: known[text] for text in control_tokens}
+
+
+_FLAGS = {False: b"\x01", True: b"\x00"}
+"""Of a mask, by whether a token is trained."""
+
+
+def _ids(token_ids: Sequence[int] | np.ndarray) -> bytes:
+    """The ids as bytes of uint32."""
+    return np.asarray(token_ids, dtype=np.uint32).tobytes()
 
 
 def _bytes(text: str) -> bytes:

@@ -177,7 +177,8 @@ def messages_in(row: Mapping[str, Any], column: str, name: str, *, speaker: Role
             f"{name!r}.",
             reason="empty" if held is None else None,
         )
-    is_sharegpt = any(isinstance(turn, Mapping) and turn.get("from") is not None for turn in turns)
+    dicts = (turn for turn in turns if type(turn) is dict or isinstance(turn, Mapping))
+    is_sharegpt = any(turn.get("from") is not None for turn in dicts)
     style: Style = "sharegpt" if is_sharegpt else "openai"
     try:
         return messages_of({column: turns}, column, name, style=style, read_image=None, own_flags=not is_sharegpt)

@@ -16,7 +16,7 @@ _MOST_FRAMES = 10_000
 _IDS, _MASK = np.dtype(np.uint32), np.dtype(np.bool_)
 
 Outline = tuple[object, ...]
-"""The mask policy, and of each message in turn its role, masked, eot and ipython."""
+"""The mask policy, whether the last message ends, and of each message in turn its role, masked, eot and ipython."""
 
 
 class Frame(NamedTuple):
@@ -61,12 +61,10 @@ class Frames:
     Args:
         chat_format: the family.
         backend: ordinary text to ids.
-        render: messages to segments.
+        render: messages to segments; ``add_end_tokens=False`` leaves the last one open.
     """
 
-    def __init__(
-        self, chat_format: ChatFormat, backend: Backend, render: Callable[[Sequence[Message]], Sequence[Segment]]
-    ) -> None:
+    def __init__(self, chat_format: ChatFormat, backend: Backend, render: Callable[..., Sequence[Segment]]) -> None:
         self._strip = {"keep": None, "strip": str.strip, "strip_end_of_parts": _without_spaces_behind}[
             chat_format.whitespace
         ]
@@ -76,12 +74,12 @@ class Frames:
         self._frames: dict[Outline, Frame | None] = {}
 
     def fill(
-        self, conversations: Sequence[Sequence[Message]], policy: MaskPolicy
+        self, conversations: Sequence[Sequence[Message]], policy: MaskPolicy, *, ends: bool = True
     ) -> list[tuple[np.ndarray, np.ndarray] | None]:
         """Ids (uint32) of each conversation and its mask (bool, True = not trained), those of ``tokens_and_mask``.
 
         None where a message holds something else than one text that is encoded as a whole, or there is none. All texts
-        are encoded at once.
+        are encoded at once. Without ``ends`` the last message stays open, for a model to go on from.
 
         Raises:
             DataError: the format has no place for a role.
@@ -91,20 +89,30 @@ class Frames:
         texts: list[str] = []
         stops: list[int] = []  # where each conversation's texts end
         for messages in conversations:
-            outline: list[object] = [policy]
+            outline: list[object] = [policy, ends]
             own = self._own_texts(messages, outline)
-            frame = self._frame_of(tuple(outline), messages, policy) if own else None
+            frame = self._frame_of(tuple(outline), messages, policy, ends) if own else None
             frames.append(frame)
             if frame is not None:
                 texts += frame.texts(own)
             stops.append(len(texts))
-        if self._strip is not None:
-            texts = [self._strip(text) for text in texts]
-        encoded = encode_texts(self._backend, texts) if texts else ()
+        encoded = self._encoded(texts) if texts else ()
         return [
             None if frame is None else frame.filled(encoded[start:stop])
             for frame, start, stop in zip(frames, [0, *stops], stops, strict=False)
         ]
+
+    def _encoded(self, texts: list[str]) -> Sequence[memoryview]:
+        """The ids of texts. One that conversations share, as the two of a pair share their prompt, is encoded once."""
+        unlike = {id(text): text for text in texts}
+        given = list(unlike.values())
+        if self._strip is not None:
+            given = [self._strip(text) for text in given]
+        encoded = encode_texts(self._backend, given)
+        if len(given) == len(texts):
+            return encoded
+        found = dict(zip(unlike, encoded, strict=True))
+        return [found[id(text)] for text in texts]
 
     def _own_texts(self, messages: Sequence[Message], outline: list[object]) -> list[str]:
         """The text of each message, whose outlines are added; none where one holds something else."""
@@ -125,17 +133,18 @@ class Frames:
             own.append(text)
         return own
 
-    def _frame_of(self, outline: Outline, messages: Sequence[Message], policy: MaskPolicy) -> Frame | None:
+    def _frame_of(self, outline: Outline, messages: Sequence[Message], policy: MaskPolicy, ends: bool) -> Frame | None:
         if outline in self._frames:
             return self._frames[outline]
         if len(self._frames) >= _MOST_FRAMES:
             self._frames.clear()
-        frame = self._frames[outline] = self._frame(messages, policy)
+        frame = self._frames[outline] = self._frame(messages, policy, ends)
         return frame
 
-    def _frame(self, messages: Sequence[Message], policy: MaskPolicy) -> Frame | None:
+    def _frame(self, messages: Sequence[Message], policy: MaskPolicy, ends: bool) -> Frame | None:
         ids, masks, text_masks = [b""], [b""], []
-        for kind, index, token_ids in self._render([message.with_content("") for message in messages]):
+        segments = self._render([message.with_content("") for message in messages], add_end_tokens=ends)
+        for kind, index, token_ids in segments:
             masked = kind not in TRAINED_KINDS[policy] or messages[index].masked
             mask = b"\x01" if masked else b"\x00"
             if kind is Kind.CONTENT:

@@ -32,7 +32,7 @@ class JoinedFrames(Frames):
     """
 
     def __init__(self, chat_format: ChatFormat, backend: Backend, write: Write) -> None:
-        super().__init__(chat_format, backend, lambda messages: write(messages) or ())
+        super().__init__(chat_format, backend, lambda messages, **_: write(messages) or ())
         layout = chat_format.layout
         assert layout is not None
         assert layout.text_marks is not None
@@ -62,7 +62,7 @@ class JoinedFrames(Frames):
                     return []
         return own
 
-    def _frame(self, messages: Sequence[Message], policy: MaskPolicy) -> Frame | None:
+    def _frame(self, messages: Sequence[Message], policy: MaskPolicy, ends: bool) -> Frame | None:
         """None where something is left out, a text has no one place, or what is encoded as one is trained in part."""
         segments = self._write([message.with_content(chr(_FIRST_PLACE + i)) for i, message in enumerate(messages)])
         if segments is None:

@@ -201,7 +201,7 @@ class ChatFormatTokenizer(Vocabulary):
                 made["lost_stop"] = True
         return made
 
-    def as_arrays(self, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def as_arrays(self, samples: Sequence[Mapping[str, Any]], inference: bool = False) -> list[dict[str, Any]]:
         """What calling it returns for each sample, faster: ``tokens`` and ``mask`` are arrays where they can be.
 
         That is where all messages are plain texts of weight 1, in a format that writes the same around any text.
@@ -211,16 +211,19 @@ class ChatFormatTokenizer(Vocabulary):
             TorchpipeError: a sample's own error, which doesn't say of which; see :meth:`__call__`.
         """
         whole = self._frames is not None and self.prompt_template is None and self.train_on.is_all
-        if self._frames is None or not whole or not _calls_are_ours(type(self), *self._row_methods):
-            return [self(sample) for sample in samples]
+        call = partial(self, inference=True) if inference else self
+        ours = _calls_are_ours(type(self), *self._row_methods) and not (inference and self.chat_format.layout)
+        if self._frames is None or not whole or not ours:
+            return [call(sample) for sample in samples]
         conversations = [() if sample.get("tools") else sample.get("messages", ()) for sample in samples]
         limit = self.max_seq_len
         made: list[dict[str, Any]] = []
-        for sample, filled in zip(samples, self._frames.fill(conversations, self.mask_policy), strict=True):
+        all_filled = self._frames.fill(conversations, self.mask_policy, ends=not inference)
+        for sample, filled in zip(samples, all_filled, strict=True):
             if filled is None:
-                made.append(self(sample))
+                made.append(call(sample))
             elif limit is not None and len(filled[0]) > limit:
-                made.append(self._as_sample(sample, filled[0].tolist(), filled[1].tolist(), True))
+                made.append(self._as_sample(sample, filled[0].tolist(), filled[1].tolist(), not inference))
             else:
                 result = {key: value for key, value in sample.items() if key not in self._row_columns}
                 result["tokens"], result["mask"] = filled

@@ -3,8 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchpipe.errors import TokenizerError
-from torchpipe.tokenizers.backend import Backend
+from torchpipe.tokenizers.backend import Backend, as_bytes, encode_texts
+
+_TEXTS_AT_ONCE = 16
+"""Texts that a back end is given at once. More of them don't stay in a processor's cache while they are worked on."""
+_IDS = np.dtype(np.uint32)
 
 
 class Vocabulary:
@@ -47,6 +53,26 @@ class Vocabulary:
         ids = trimmed(text) if trim_leading_whitespace else self.backend.encode(text)
         start = [self.bos_id] if add_bos and self.bos_id is not None else []
         return start + ids + ([self.eos_id] if add_eos and self.eos_id is not None else [])
+
+    def encode_rows(
+        self, texts: Sequence[str], *, add_bos: bool = True, add_eos: bool = True, trim_leading_whitespace: bool = False
+    ) -> list[np.ndarray]:
+        """What :meth:`encode` gives each text, as uint32 [n]: faster, for the back end is given several texts at once.
+
+        Raises:
+            TokenizerError: the back end can't encode a text; it doesn't say which.
+        """
+        trims = trim_leading_whitespace and hasattr(self.backend, "encode_continuation")
+        if trims or type(self).encode is not Vocabulary.encode:
+            options = {"trim_leading_whitespace": True} if trim_leading_whitespace else {}
+            return [np.array(self.encode(text, add_bos, add_eos, **options), dtype=np.uint32) for text in texts]
+        start = as_bytes([self.bos_id]) if add_bos and self.bos_id is not None else b""
+        end = as_bytes([self.eos_id]) if add_eos and self.eos_id is not None else b""
+        return [
+            np.frombuffer(b"".join((start, ids, end)), dtype=_IDS)
+            for first in range(0, len(texts), _TEXTS_AT_ONCE)
+            for ids in encode_texts(self.backend, texts[first : first + _TEXTS_AT_ONCE])
+        ]
 
     def decode(self, token_ids: Sequence[int], truncate_at_eos: bool = True, skip_special_tokens: bool = True) -> str:
         """Text of ids.
