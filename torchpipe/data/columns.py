@@ -1,6 +1,6 @@
 """Reading a row's columns by the names that a column_map gives them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
@@ -8,7 +8,7 @@ from torchpipe.errors import ColumnError, ConfigError
 
 
 def resolve_column_map(
-    column_map: Mapping[str, str | None] | None, *, required: Sequence[str], optional: Sequence[str] = ()
+    column_map: Mapping[str, str | None] | None, *, required: Sequence[str], optional: Collection[str] = ()
 ) -> dict[str, str]:
     """The row's column for every name in ``required`` and ``optional``; a name that is not mapped stands for itself.
 

@@ -11,6 +11,7 @@ from torchpipe._dotpath import resolve
 from torchpipe._fingerprint import fingerprint
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import Reason
+from torchpipe.data.named_columns import check_named_columns
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
@@ -167,6 +168,7 @@ class SourceRows(RowSamples):
         self._transform = recipe.transform()
         self._policy = recipe.row_policy
         self._rows: Rows = load_rows(recipe.source, **recipe.load_dataset_kwargs)
+        check_named_columns(self._rows, self._transform, self.name)
         self._selection = recipe.selection(self._rows)
         self.num_rows = len(self._rows)
         self.vocab_size = recipe.vocab_size
