@@ -1,5 +1,6 @@
 """A column that was named and that no row has is refused where rows are opened, in every builder."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,18 @@ def test_a_row_that_cannot_be_read_is_still_met_as_one(tmp_path: Path) -> None:
     file.write_text('{"messages": \n{"messages": [], "functions": []}\n')
     with pytest.raises(MalformedRow, match="line 1 is not valid JSON"):
         chat_dataset(TOKENIZER, source=str(file), **TURNS, tools_column="functions")
+    with file.open("a") as more:
+        more.write(json.dumps({**CHAT, "functions": None}))
+    stored: Any = chat_dataset(
+        TOKENIZER,
+        source=str(file),
+        **TURNS,
+        tools_column="functions",
+        cache=True,
+        cache_dir=str(tmp_path),
+        on_error="skip",
+    )
+    assert stored.ledger.as_dict() == {"read": 3, "used": 1, "malformed_json": 1, "empty": 1}
 
 
 def text(sample: Any) -> str:

@@ -42,6 +42,20 @@ def resolve_column_map(
     return {name: column for name, column in columns.items() if column is not None}
 
 
+def refuse_no_row(row: Any) -> None:
+    """Refuses what has no columns.
+
+    Raises:
+        ColumnError: it is no dict, and nothing that is read like one.
+    """
+    if not isinstance(row, Mapping) and not hasattr(row, "keys"):
+        what = "null" if row is None else f"a {type(row).__name__}"
+        raise ColumnError(
+            f"The row is {what}, and a row is a dict of columns. Mend the source.",
+            reason="empty" if row is None else None,
+        )
+
+
 def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     """What the row holds in ``column``.
 
@@ -55,6 +69,9 @@ def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     """
     try:
         return row[column]
+    except TypeError:
+        refuse_no_row(row)
+        raise
     except KeyError:
         near = did_you_mean(column, row)
         by_builder = " (chat_dataset: conversation_column)" if name in ("messages", "conversations") else ""

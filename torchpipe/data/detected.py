@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from torchpipe._suggest import listed
+from torchpipe.data.columns import refuse_no_row
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
@@ -103,6 +104,7 @@ class DetectedToMessages:
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...]}``, and the row's ``tools``, where it has any."""
+        refuse_no_row(sample)
         row = self._renamed(sample) if self.column_map else sample
         shape, extra = self._finder.found(row)
         if not extra:
@@ -129,6 +131,7 @@ class DetectedToMessages:
         Raises:
             ColumnError: as calling it.
         """
+        refuse_no_row(sample)
         return self._finder.found(self._renamed(sample) if self.column_map else sample).shape
 
     def _renamed(self, sample: Mapping[str, Any]) -> dict[str, Any]:

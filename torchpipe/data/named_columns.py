@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.errors import ColumnError, ConfigError
+from torchpipe.errors import ConfigError, DataError
 
 
 class NamesColumns:
@@ -47,7 +47,7 @@ def check_named_columns(rows: RandomAccessDataSource[Mapping[str, Any]], transfo
             return
         try:
             row = rows[number]
-        except ColumnError:  # a row that can't be read is met, and counted, where samples are made
+        except DataError:  # a row that can't be read is met, and counted, where samples are made
             continue
         if isinstance(row, Mapping):
             missing = {ours: column for ours, column in missing.items() if column not in row}

@@ -7,7 +7,8 @@ from typing import Any
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.errors import ColumnError
+from torchpipe.data.columns import refuse_no_row
+from torchpipe.errors import ColumnError, NoFingerprint
 
 DIGEST_BYTES = 16
 
@@ -23,7 +24,7 @@ def content_digest(row: Mapping[str, Any], columns: Sequence[str] | None = None)
         columns: which of its columns count; None: all.
 
     Raises:
-        ColumnError: the row has no such column.
+        ColumnError: the row has no such column, is no dict, or holds a dict whose keys can't be sorted.
         NoFingerprint: a column holds an object that can't be told from others.
 
     >>> content_digest({"a": 1, "b": None}) == content_digest({"a": 1})
@@ -31,12 +32,18 @@ def content_digest(row: Mapping[str, Any], columns: Sequence[str] | None = None)
     >>> content_digest({"a": "x", "id": 1}, ["a"]) == content_digest({"a": "x", "id": 2}, ["a"])
     True
     """
+    refuse_no_row(row)
     names = row if columns is None else columns
     for name in columns or ():
         if name not in row:
             raise ColumnError(f"The row has no column {name!r}; it has {listed(row)}.{did_you_mean(name, row)}")
     held = {name: row[name] for name in names if row[name] is not None}
-    content = json.dumps(held, sort_keys=True, separators=(",", ":"), default=_plain)
+    try:
+        content = json.dumps(held, sort_keys=True, separators=(",", ":"), default=_plain)
+    except TypeError as error:  # NoFingerprint is one too, and says more
+        if isinstance(error, NoFingerprint):
+            raise
+        raise ColumnError(f"The row can't be compared: {error}. Keys of a dict are texts.") from error
     return hashlib.blake2b(content.encode(), digest_size=DIGEST_BYTES).digest()
 
 

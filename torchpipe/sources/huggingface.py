@@ -134,11 +134,9 @@ def _as_load_dataset_takes_it(files: FileSource, split: Any, name: str) -> dict[
     paths = [path for group in groups.values() for path in group]
     options = dict(files.options)
     if files.format.name == "parquet":
-        filled = {path for _, path in check_parquet(sources, paths, options)}
-        groups = {
-            split: held for split, group in groups.items() if (held := [path for path in group if path in filled])
-        }
-        paths = [path for path in paths if path in filled]
+        paths = check_parquet(sources, paths, options)
+        kept = {split: [path for path in group if path in paths] for split, group in groups.items()}
+        groups = {split: group for split, group in kept.items() if group}
     if files.format.name == "csv":
         options = {**_as_text(paths[0], options), **options}
     # The library keeps what it has read under their paths and times of change alone, and gives that again for files

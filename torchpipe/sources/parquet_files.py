@@ -12,10 +12,8 @@ from torchpipe.sources.reading import reading
 from torchpipe.sources.source_file import SourceFile
 
 
-def check_parquet(
-    files: Sequence[SourceFile], paths: Sequence[Path], options: Mapping[str, Any]
-) -> list[tuple[SourceFile, Path]]:
-    """The files that hold rows, with their paths. Those that can't be read, or have other columns, are refused.
+def check_parquet(files: Sequence[SourceFile], paths: Sequence[Path], options: Mapping[str, Any]) -> list[Path]:
+    """The paths of the files that hold rows; those that can't be read, or have other columns, are refused.
 
     load_dataset would fill a column that a later file lacks with nulls, cast one of another type, and fail at one that
     the first file lacks: what is in the rows would depend on the files' names. It fails at a file without rows.
@@ -41,7 +39,7 @@ def check_parquet(
             raise SourceError(f"{file.name} can't be read as Parquet: {printable(error)[:300]} Get it anew.") from error
         columns = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
         if footer.num_rows:
-            filled.append((file, path))
+            filled.append(path)
         else:
             empty.append(f"{file.name} holds no rows")
         if first is None:
