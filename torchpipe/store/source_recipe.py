@@ -13,6 +13,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import Reason
 from torchpipe.data.named_columns import check_named_columns
 from torchpipe.data.overflow import Fitted
+from torchpipe.data.row_content import CONTENT_VERSION
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
 from torchpipe.errors import ConfigError, DataError, MalformedRow, NoFingerprint
@@ -127,8 +128,8 @@ class SourceRecipe(ABC):
         parts = {
             "filter_fn": resolve(self.filter_fn) if isinstance(self.filter_fn, str) else self.filter_fn,
             "filter_kwargs": dict(self.filter_kwargs or {}),
-            "holdout": self.holdout,
-            "duplicates": self.duplicates,
+            "holdout": self.holdout and [self.holdout, CONTENT_VERSION],
+            "duplicates": self.duplicates and [self.duplicates, CONTENT_VERSION],
             # A share, and where rows are written to, decide no sample.
             "on_error": "leave out" if self.row_policy.leaves_out else "raise",
             "on_untrained": self.row_policy.on_untrained,
