@@ -1,7 +1,14 @@
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from torchpipe.data import DetectedToMessages
 from torchpipe.data.columns import cell, resolve_column_map, text_cell
+from torchpipe.data.row_content import content_digest
+from torchpipe.datasets import messages_dataset
 from torchpipe.errors import ColumnError, ConfigError, DataError
+from torchpipe.models.tiny import tiny_tokenizer
 
 
 def test_names_stand_for_themselves_without_a_map():
@@ -29,3 +36,30 @@ def test_a_missing_column_is_a_key_error_whose_text_is_a_sentence():
 def test_a_long_value_is_shown_short():
     with pytest.raises(DataError, match=r"holds a list \(\[0, 1, 2, .{0,40}\.\.\.\), not text"):
         text_cell({"a": list(range(1000))}, "a", "input")
+
+
+@pytest.mark.parametrize(
+    ("row", "told", "reason"),
+    [(None, "null", "empty"), (["q"], "a list", "bad_columns"), ("q", "a str", "bad_columns")],
+)
+def test_a_row_without_columns_is_refused_as_data(row: Any, told: str, reason: str):
+    for read in (
+        lambda: cell(row, "q", "input"),
+        lambda: DetectedToMessages()(row),
+        lambda: content_digest(row),
+        lambda: content_digest(row, ["q"]),
+    ):
+        with pytest.raises(ColumnError, match=f"The row is {told}, and a row is a dict of columns") as raised:
+            read()
+        assert raised.value.reason == reason
+
+
+def test_rows_without_columns_are_left_out_and_counted_by_a_policy(tmp_path: Path):
+    rows: Any = [None, {"question": "?", "answer": "!"}, "text"]
+    dataset: Any = messages_dataset(tiny_tokenizer(), source=rows, cache=True, cache_dir=str(tmp_path), on_error="skip")
+    assert dataset.ledger.as_dict() == {"read": 3, "used": 1, "empty": 1, "bad_columns": 1}
+
+
+def test_a_dict_of_keys_of_two_kinds_is_refused_where_rows_are_compared():
+    with pytest.raises(ColumnError, match="The row can't be compared: .* Keys of a dict are texts"):
+        content_digest({"a": {1: 2, "b": 3}})

@@ -4,6 +4,7 @@ import math
 import tracemalloc
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,45 @@ def test_never_ends_where_it_is_asked_to_unless_the_epochs_forbid_it():
     assert len(mix_schedule(given, stop="never", num_places=10)) == 10
     with pytest.raises(ConfigError, match="to have 11 items, and with their epochs the sources have 10. Raise epochs"):
         mix_schedule(given, stop="never", num_places=11)
+
+
+def test_never_says_how_many_items_there_are_where_sizes_leave_fewer_than_the_mean():
+    sizes = np.array([1000] + [1] * 9)  # half of the units is one item or nine, as the order has it
+    capped = [MixSource(name="a", num_items=10, weight=1, sizes=sizes, max_passes=0.5)]
+    lengths = set()
+    for seed in range(8):
+        try:
+            lengths.add(len(mix_schedule(capped, stop="never", num_places=5, seed=seed)))
+        except ConfigError as error:
+            lengths.add(str(error))
+    assert 5 in lengths
+    assert "The mix is to have 5 items, and with their epochs the sources have 1. Raise epochs, or ask for fewer." in (
+        lengths
+    )
+
+
+def test_never_draws_no_more_of_a_small_source_than_is_asked_for_beside_a_large_one_of_uneven_items():
+    uneven = np.full(1000, 10_000_000)
+    uneven[:500] *= 3
+    large = MixSource(name="large", num_items=1000, weight=0.001, sizes=uneven)
+    small = MixSource(name="small", num_items=2, weight=20, sizes=np.full(2, 10))
+    tracemalloc.start()
+    try:
+        for seed in range(5):
+            assert len(mix_schedule([large, small], stop="never", num_places=1000, seed=seed)) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("weight", [1, 100])
+def test_epochs_of_never_go_on_where_the_last_one_ended_to_within_an_item(weight: int):
+    given = [MixSource(name="a", num_items=20_000, weight=weight), MixSource(name="b", num_items=300, weight=1)]
+    epochs = [mix_schedule(given, stop="never", num_places=1000, epoch=epoch, shuffle=False) for epoch in range(4)]
+    of_a = [epoch.item[epoch.source == 0].tolist() for epoch in epochs]
+    for last, following in pairwise(of_a):
+        assert last == list(range(last[0], last[-1] + 1))
+        assert abs(following[0] - last[-1] - 1) <= 1
 
 
 @settings(deadline=None, max_examples=30)

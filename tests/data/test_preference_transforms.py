@@ -102,6 +102,19 @@ def test_what_is_no_conversation_is_refused_with_its_column(held: Any, error: ty
         ChosenRejectedToMessages()(row(rejected=held))
 
 
+def test_a_system_column_begins_both_conversations():
+    asked = {side: turns(("user", "u"), ("assistant", side)) for side in ("chosen", "rejected")}
+    out = ChosenRejectedToMessages()(asked | {"system": "Be kind."})
+    assert [[m.role for m in out[side]] for side in ("chosen", "rejected")] == [["system", "user", "assistant"]] * 2
+    assert out["chosen"][0] == Message("system", "Be kind.", masked=True)
+
+
+@pytest.mark.parametrize("held", ["good", turns(("assistant", "good"))])
+def test_answers_beside_a_prompt_are_refused_with_the_columns_to_name(held: Any):
+    with pytest.raises(ColumnError, match=r"'chosen' holds an answer to the row's 'prompt'.*{prompt: prompt, chosen"):
+        ChosenRejectedToMessages()({"prompt": "u", "chosen": held, "rejected": held})
+
+
 def test_a_missing_column_is_named():
     with pytest.raises(ColumnError, match=r"has no column 'rejected'; it has 'chosen', 'reject'.*mean 'reject'"):
         ChosenRejectedToMessages()({"chosen": row()["chosen"], "reject": row()["rejected"]})

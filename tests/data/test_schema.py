@@ -196,6 +196,51 @@ def test_system_and_tools_columns_are_read_in_every_shape(row: dict[str, Any]) -
     assert new["messages"][0].text_content == "New."
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"system_prompt": "Add.", "question": "1 + 1?", "response": "2"},
+        {"system_prompt": "Add.", "messages": [ASKED, SAID]},
+        {"system_prompt": "Add.", "conversations": [FROM, GPT], "system": None},
+        {"system_prompt": "Add.", "system": "Add.", "prompt": [ASKED], "completion": "2"},
+    ],
+)
+def test_a_system_prompt_may_stand_under_its_other_name(row: dict[str, Any]) -> None:
+    messages = DetectedToMessages()(row)["messages"]
+    assert [(message.role, message.text_content) for message in messages] == [("system", "Add."), *TALK]
+    assert [message.masked for message in messages] == [True, True, False]
+
+
+def test_two_different_system_prompts_are_refused() -> None:
+    row = {"system": "Add.", "system_prompt": "Subtract.", "question": "1 + 1?", "answer": "2"}
+    with pytest.raises(ColumnError, match="different texts in 'system' and 'system_prompt'"):
+        DetectedToMessages()(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "shape"),
+    [
+        ({"instruction": "And 2?", "input": "", "output": "3", "history": [["1 + 1?", "2"]]}, "history", "Alpaca"),
+        ({"instruction": "Who?", "output": "Ann", "context": "Ann left."}, "context", "Alpaca"),
+        ({"question": "Who?", "answer": "Ann", "context": "Ann left."}, "context", "question and answer"),
+        ({"instruction": "Add.", "response": "2", "input": "1 + 1"}, "input", "instruction and response"),
+        ({"prompt": "1 + 1?", "completion": "2", "reasoning": "One and one."}, "reasoning", "prompt and completion"),
+        (
+            {"prompt": [ASKED], "completion": "2", "thinking": "One and one."},
+            "thinking",
+            "prompt and completion, the prompt of turns",
+        ),
+    ],
+)
+def test_a_part_of_the_conversation_that_a_shape_does_not_read_is_not_left_out_silently(
+    row: dict[str, Any], column: str, shape: str
+) -> None:
+    with pytest.raises(ColumnError, match=f"The row has '{column}', which {shape} does not read: .* lack a part"):
+        DetectedToMessages()(row)
+    named = DetectedToMessages(shapes=[shape])(row)["messages"]
+    assert named == DetectedToMessages()({**row, column: None})["messages"]
+
+
 def test_a_new_system_prompt_stands_before_every_shape() -> None:
     for row in ({"instruction": "1 + 1?", "output": "2"}, {"prompt": [ASKED], "completion": [SAID]}):
         first = DetectedToMessages(new_system_prompt="Be kind.")(row)["messages"][0]

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchpipe.data.duplicates import duplicate_rows
 from torchpipe.data.splits import Holdout, split_rows
 from torchpipe.errors import ColumnError, ConfigError
 
@@ -28,6 +30,18 @@ def test_a_row_stays_in_its_part_whatever_rows_are_added_removed_or_moved(number
     _, held_out = split_rows(rows, share=0.3, seed=seed)
     _, of_some = split_rows([rows[number] for number in numbers], share=0.3, seed=seed)
     assert {numbers[place] for place in of_some.tolist()} == set(held_out.tolist()) & set(numbers)
+
+
+def test_keys_that_arrow_fills_in_for_another_row_change_no_rows_part_and_hide_no_duplicate() -> None:
+    turn = {"role": "user", "content": "?"}
+    rows: list[dict[str, Any]] = [{"messages": [turn, {"role": "assistant", "content": str(n)}]} for n in range(60)]
+    rows.append(dict(rows[0]))
+    flagged = {"messages": [turn, {"role": "assistant", "content": "!", "weight": 0}], "meta": {"source": {"page": 1}}}
+    in_arrow = pyarrow.Table.from_pylist([flagged, *rows]).to_pylist()[1:]
+    assert in_arrow != rows
+    parts = [[part.tolist() for part in split_rows(given, share=0.3)] for given in (rows, in_arrow)]
+    assert parts[0] == parts[1]
+    assert duplicate_rows(in_arrow).tolist() == [60]
 
 
 def test_turns_of_one_group_never_land_on_both_sides() -> None:

@@ -38,6 +38,11 @@ def test_an_item_has_the_answer_as_labels_and_whether_it_is_desirable() -> None:
     assert text(label for label in dataset[1]["labels"] if label != -100).endswith("\n\n3<|eot_id|>")
 
 
+def test_a_prompt_and_its_completion_are_refused_with_the_columns_to_name() -> None:
+    with pytest.raises(DataError, match=r"no 'messages'. Name them in column_map: {prompt: prompt, completion"):
+        kto_dataset(TOKENIZER, source=ROWS)[0]
+
+
 def test_only_what_follows_the_last_question_is_trained() -> None:
     talk = [
         {"role": "user", "content": "Hi"},

@@ -64,6 +64,9 @@ def test_a_hopeless_pair_has_a_finite_loss_and_gradient() -> None:
     [
         ({"beta": 0.0}, "beta of DPOLoss is 0.0. Give a number above 0"),
         ({"beta": float("nan")}, "beta of DPOLoss is nan"),
+        ({"beta": float("inf")}, "beta of DPOLoss is inf"),
+        ({"beta": "nan"}, "beta of DPOLoss is 'nan'. Give a number above 0"),  # as YAML reads nan
+        ({"label_smoothing": "0.1"}, "label_smoothing of DPOLoss is '0.1'. Give the share"),
         ({"label_smoothing": 0.5}, "label_smoothing of DPOLoss is 0.5.*below 0.5"),
         ({"label_smoothing": -0.1}, "label_smoothing of DPOLoss is -0.1"),
     ],

@@ -53,6 +53,18 @@ def test_files_of_other_columns_are_refused(tmp_path: Path, second: dict[str, An
     assert read(files, columns=["t"])[0] == {"t": "x"}
 
 
+def test_files_without_rows_are_passed_over_and_refused_where_there_are_no_others(tmp_path: Path) -> None:
+    none: Any = pyarrow.array([], pyarrow.string())
+    empty, other = write(tmp_path / "b.parquet", t=none), write(tmp_path / "c.parquet", t=none)
+    filled = write(tmp_path / "a.parquet", t=["x", "y"])
+    with pytest.warns(UserWarning, match=r"1 of 2 files hold no rows: .*b\.parquet holds no rows\. They are passed"):
+        assert read([empty, filled]) == [{"t": "x"}, {"t": "y"}]
+    with pytest.raises(SourceError, match=r"b\.parquet holds no rows\. Give a file with at least one row"):
+        read([empty, other])
+    with pytest.raises(SourceError, match="holds no rows"):
+        load_rows("parquet", data_files={"train": filled, "test": empty}, split="test")
+
+
 @pytest.mark.parametrize("damage", ["end", "middle", "all"])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "a.parquet"

@@ -1,6 +1,6 @@
 """Reading a row's columns by the names that a column_map gives them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torchpipe._suggest import did_you_mean, listed
@@ -8,7 +8,7 @@ from torchpipe.errors import ColumnError, ConfigError
 
 
 def resolve_column_map(
-    column_map: Mapping[str, str | None] | None, *, required: Sequence[str], optional: Sequence[str] = ()
+    column_map: Mapping[str, str | None] | None, *, required: Sequence[str], optional: Collection[str] = ()
 ) -> dict[str, str]:
     """The row's column for every name in ``required`` and ``optional``; a name that is not mapped stands for itself.
 
@@ -42,6 +42,20 @@ def resolve_column_map(
     return {name: column for name, column in columns.items() if column is not None}
 
 
+def refuse_no_row(row: Any) -> None:
+    """Refuses what has no columns.
+
+    Raises:
+        ColumnError: it is no dict, and nothing that is read like one.
+    """
+    if not isinstance(row, Mapping) and not hasattr(row, "keys"):
+        what = "null" if row is None else f"a {type(row).__name__}"
+        raise ColumnError(
+            f"The row is {what}, and a row is a dict of columns. Mend the source.",
+            reason="empty" if row is None else None,
+        )
+
+
 def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     """What the row holds in ``column``.
 
@@ -55,6 +69,9 @@ def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     """
     try:
         return row[column]
+    except TypeError:
+        refuse_no_row(row)
+        raise
     except KeyError:
         near = did_you_mean(column, row)
         by_builder = " (chat_dataset: conversation_column)" if name in ("messages", "conversations") else ""

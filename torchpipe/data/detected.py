@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from torchpipe._suggest import listed
+from torchpipe.data.columns import refuse_no_row
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
@@ -20,7 +21,10 @@ from torchpipe.data.turns import as_system_prompt, tools_of, with_system_of
 from torchpipe.errors import ColumnError, ConfigError, MediaError
 
 _MEDIA = ("image", "images", "video", "videos", "audio", "audios")
-_EXTRA = ("tools", "functions", "system", *_MEDIA)
+_SYSTEM = ("system", "system_prompt")
+_PARTS = ("history", "context", "instruction", "input", "reasoning_content", "reasoning", "thinking")
+"""Columns that are a part of what is asked and answered, where that stands in columns of its own."""
+_EXTRA = ("tools", "functions", *_SYSTEM, *_MEDIA, *_PARTS)
 
 
 class DetectedToMessages:
@@ -28,8 +32,12 @@ class DetectedToMessages:
 
     A row's messages are those of the shape's own transform: :class:`~torchpipe.data.OpenAIToMessages`,
     :class:`~torchpipe.data.ShareGPTToMessages`, :class:`~torchpipe.data.InputOutputToMessages`,
-    :class:`~torchpipe.data.AlpacaToMessages`. The columns ``system`` and ``tools`` (or ``functions``) are read in every
-    shape. A null column is one that isn't there.
+    :class:`~torchpipe.data.AlpacaToMessages`. The columns ``system`` (or ``system_prompt``) and ``tools`` (or
+    ``functions``) are read in every shape. A null column is one that isn't there.
+
+    A question and its answer in columns of their own may have more beside them: ``history``, ``context``, ``input``,
+    ``instruction``, ``reasoning``, ``thinking``. A row with such a column that its shape doesn't read is refused, for
+    its messages would lack a part; naming its shape in ``shapes`` reads it without.
 
     Args:
         column_map: our column -> the row's, as ``{"input": "toy_input", "output": "toy_output"}``: before its shape is
@@ -44,8 +52,8 @@ class DetectedToMessages:
         ConfigError: an argument can't be used.
 
     Calling it raises a ColumnError when no shape fits the row or several do, which names the row's columns and the
-    nearest shapes; a MediaError when the row has pictures, audio or video that its shape does not read; and what the
-    shape's transform raises.
+    nearest shapes, or when the shape leaves a part of the conversation unread; a MediaError when the row has pictures,
+    audio or video that its shape does not read; and what the shape's transform raises.
 
     >>> transform = DetectedToMessages()
     >>> rows = [{"question": "1 + 1?", "answer": "2"}, {"messages": [{"role": "user", "content": "Hi"}]}]
@@ -96,6 +104,7 @@ class DetectedToMessages:
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...]}``, and the row's ``tools``, where it has any."""
+        refuse_no_row(sample)
         row = self._renamed(sample) if self.column_map else sample
         shape, extra = self._finder.found(row)
         if not extra:
@@ -104,9 +113,17 @@ class DetectedToMessages:
                 made = self._plain[shape.name] = self._made(shape, None, "tools")
             return made(row)
         image = self._image_column(row, shape)
+        self._refuse_unread(row, shape)
         tools = "functions" if row.get("tools") is None and row.get("functions") is not None else "tools"
+        if not row.get("system") and row.get("system_prompt"):
+            row = {**row, "system": row["system_prompt"]}
         result = self._transform(shape, image, tools)(row)
         return result if shape.reading not in ("pair", "alpaca") else self._with_columns(result, row, tools)
+
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """The columns of ``column_map``: a row may lack one, which at least one row has to have."""
+        return dict(self.column_map)
 
     def shape_of(self, sample: Mapping[str, Any]) -> Shape:
         """The shape of a row.
@@ -114,6 +131,7 @@ class DetectedToMessages:
         Raises:
             ColumnError: as calling it.
         """
+        refuse_no_row(sample)
         return self._finder.found(self._renamed(sample) if self.column_map else sample).shape
 
     def _renamed(self, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,6 +154,22 @@ class DetectedToMessages:
                 "what is not there. Use a message_transform that reads it, or leave the column out of the source."
             )
         return held[0] if held else None
+
+    def _refuse_unread(self, row: Mapping[str, Any], shape: Shape) -> None:
+        """Refuses a row whose messages would lack a part of what it says."""
+        if row.get("system") and row.get("system_prompt") and row["system"] != row["system_prompt"]:
+            raise ColumnError(
+                "The row has different texts in 'system' and 'system_prompt'. Leave one out of the source."
+            )
+        if self.shapes is not None or shape.reading in ("openai", "sharegpt", "tagged"):
+            return  # one was chosen by name; or turns, which are whole conversations
+        unread = [column for column in _PARTS if column not in shape.columns and row.get(column) not in (None, "", [])]
+        if unread:
+            raise ColumnError(
+                f"The row has {listed(unread)}, which {shape.name} does not read: its messages would lack a part of "
+                f"the conversation. Use sft_dataset with a message_transform that reads it, or set "
+                f"shapes=[{shape.name!r}] to read the rows without."
+            )
 
     def _transform(self, shape: Shape, image: str | None, tools: str) -> Callable[[Any], dict[str, Any]]:
         key = (shape.name, image, tools)

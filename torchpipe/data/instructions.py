@@ -1,16 +1,17 @@
 """Rows with an instruction in up to four columns, as LLaMA-Factory's ``alpaca`` formatting has them, into messages."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from torchpipe.data.columns import cell, resolve_column_map, text_cell
+from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message
+from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.turns import as_system_prompt, finished, tools_of, with_system_of
 from torchpipe.errors import ColumnError
 
 
-class InstructionToMessages:
+class InstructionToMessages(NamesColumns):
     """A row with a prompt, perhaps a query, earlier turns and a system prompt, and a response, into a conversation.
 
     The user says the prompt and the query with a line break between them, and nothing else: no preamble, unlike
@@ -34,13 +35,20 @@ class InstructionToMessages:
     ['Hi', 'Hello', 'Add.\\n1 + 1', '2']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {
+        "query": "input",
+        "history": "history",
+        "system": "system",
+        "tools": "tools",
+    }
+
     def __init__(
         self,
         column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
     ) -> None:
-        optional = ("query", "history", "system", "tools")
+        optional = self.optional_columns
         given = column_map or {"prompt": "instruction", "query": "input", "response": "output"}
         self.column_map = resolve_column_map(
             {**dict.fromkeys(optional), **given}, required=("prompt", "response"), optional=optional
@@ -67,7 +75,7 @@ class InstructionToMessages:
 
     def _history(self, row: Mapping[str, Any]) -> list[Message]:
         column = self.column_map.get("history")
-        held = None if column is None else cell(row, column, "history")
+        held = None if column is None else row.get(column)
         if held is None:
             return []
         if not isinstance(held, list | tuple):

@@ -1,15 +1,16 @@
 """Rows with one answer, and whether it is a good one, into messages and that flag."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe.data.columns import cell, resolve_column_map
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
+from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.turns import as_system_prompt, finished, messages_in, tools_of, with_system_of
 from torchpipe.errors import ColumnError
 
 
-class LabelledToMessages:
+class LabelledToMessages(NamesColumns):
     """A row with one conversation and a label, into messages and ``desirable``.
 
     The conversation stands in the column ``messages``, as a list of turns of OpenAI's or ShareGPT's layout; or, with
@@ -34,6 +35,8 @@ class LabelledToMessages:
     (['1 + 1?', '2'], True)
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"tools": "tools", "system": "system"}
+
     def __init__(
         self,
         column_map: Mapping[str, str | None] | None = None,
@@ -42,7 +45,7 @@ class LabelledToMessages:
     ) -> None:
         is_prompted = bool(column_map) and "messages" not in column_map and "conversations" not in column_map
         names = ("prompt", "completion", "label") if is_prompted else ("messages", "label")
-        self.column_map = resolve_column_map(column_map, required=names, optional=("tools", "system"))
+        self.column_map = resolve_column_map(column_map, required=names, optional=self.optional_columns)
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.masking_strategy = resolve_masking_strategy(
             None, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
@@ -51,6 +54,11 @@ class LabelledToMessages:
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...], "desirable": bool}``, and the row's ``tools``, where it has any."""
         columns = self.column_map
+        if "messages" in columns and columns["messages"] not in sample and {"prompt", "completion"} <= sample.keys():
+            raise ColumnError(
+                f"The row has 'prompt' and 'completion', and no {columns['messages']!r}. Name them in column_map: "
+                "{prompt: prompt, completion: completion, label: label}."
+            )
         if "messages" in columns:
             messages = messages_in(sample, columns["messages"], "messages", speaker=None)
         else:

@@ -7,13 +7,14 @@ threads and can be pickled.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.image_tags import check_image_tag, place_images
 from torchpipe.data.images import image_reader
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message
+from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.turns import as_system_prompt, finished, messages_of, tools_of, with_system_of
 from torchpipe.errors import ConfigError
 
@@ -31,7 +32,7 @@ ALPACA_PROMPT_NO_INPUT = (
 )
 
 
-class InputOutputToMessages:
+class InputOutputToMessages(NamesColumns):
     """A row with one question and one answer into a user and an assistant message.
 
     Where the row has a picture, or a list of them, they stand in front of the question.
@@ -56,6 +57,8 @@ class InputOutputToMessages:
     [True, False]
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"image": "image"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -69,7 +72,7 @@ class InputOutputToMessages:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("input", "output"), optional=("image",))
+        self.column_map = resolve_column_map(column_map, required=("input", "output"), optional=self.optional_columns)
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.images = image_reader(image_dir, allow_remote)
         if image_dir is not None and column_map and "image" not in column_map:
@@ -90,7 +93,7 @@ class InputOutputToMessages:
         return {"messages": finished(messages, self.new_system_prompt, self.masking_strategy)}
 
 
-class AlpacaToMessages:
+class AlpacaToMessages(NamesColumns):
     """A row with an instruction, perhaps an input, and an output into a user and an assistant message.
 
     The instruction and the input are put into Alpaca's prompt as they are: braces in them mean nothing.
@@ -111,6 +114,8 @@ class AlpacaToMessages:
     '### Instruction:\\nSay {{name}}.\\n\\n### Response:\\n'
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"input": "input"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -120,7 +125,9 @@ class AlpacaToMessages:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ALL
         )
-        self.column_map = resolve_column_map(column_map, required=("instruction", "output"), optional=("input",))
+        self.column_map = resolve_column_map(
+            column_map, required=("instruction", "output"), optional=self.optional_columns
+        )
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, list[Message]]:
         """``{"messages": [user, assistant]}``."""
@@ -136,7 +143,7 @@ class AlpacaToMessages:
         return {"messages": finished(messages, None, self.masking_strategy)}
 
 
-class ShareGPTToMessages:
+class ShareGPTToMessages(NamesColumns):
     """A row with a list of ``{"from": speaker, "value": text}`` turns into messages.
 
     The speakers are system, human and gpt, and for tools function_call, whose value is a call or a list of calls as
@@ -169,6 +176,8 @@ class ShareGPTToMessages:
     ['user', 'assistant']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"image": "image", "tools": "tools", "system": "system"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -184,9 +193,7 @@ class ShareGPTToMessages:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(
-            column_map, required=("conversations",), optional=("image", "tools", "system")
-        )
+        self.column_map = resolve_column_map(column_map, required=("conversations",), optional=self.optional_columns)
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.images = image_reader(image_dir, allow_remote)
         self.split_reasoning = split_reasoning
@@ -216,7 +223,7 @@ class ShareGPTToMessages:
         return {"messages": done, **tools_of(sample, columns)}
 
 
-class OpenAIToMessages:
+class OpenAIToMessages(NamesColumns):
     """A row with a list of ``{"role": ..., "content": ...}`` turns, as in OpenAI's chat API, into messages.
 
     A content is text, or a list of parts: ``{"type": "text", "text": ...}`` and ``{"type": "image_url", "image_url":
@@ -248,6 +255,8 @@ class OpenAIToMessages:
     ['Be kind.', 'Hi', 'Hello']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"tools": "tools", "system": "system"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -262,7 +271,7 @@ class OpenAIToMessages:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("messages",), optional=("tools", "system"))
+        self.column_map = resolve_column_map(column_map, required=("messages",), optional=self.optional_columns)
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.images = image_reader(image_dir, allow_remote)
         self.split_reasoning = split_reasoning

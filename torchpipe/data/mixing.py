@@ -97,7 +97,8 @@ def mix_schedule(
     ``max_passes``, within that). ``"never"``: sources begin again as often as it takes for ``num_places`` places.
 
     A source that has reached its ``max_passes`` gives no more; the others go on, with the same weights between them.
-    One that is gone through less than once goes on in the next epoch where it ended in this one.
+    One that is gone through less than once goes on in the next epoch where it ended in this one; with ``"never"``, to
+    within an item and its neighbour, since a number of places rounds every source's share.
 
     Args:
         sources: of different names.
@@ -124,21 +125,29 @@ def mix_schedule(
     # Equal times go by a hash of the names, which does not depend on the other sources.
     by_name = sorted(range(len(given)), key=lambda number: derive(seed, "mix, equal times", given[number].name))
 
+    epoch_end = _end(given, stop) if num_places is None else _mean_end(given, num_places)
+
     def drawn_until(end: Fraction) -> dict[int, _Drawn]:
-        limits = {number: _passes_until(given[number], end) for number in by_name}
         return {
-            number: _draw(given[number], passes, seed=seed, epoch=epoch, shuffle=shuffle)
-            for number, passes in limits.items()
+            number: _draw(
+                given[number],
+                _passes_until(given[number], end),
+                passes_an_epoch=_passes_until(given[number], epoch_end),
+                seed=seed,
+                epoch=epoch,
+                shuffle=shuffle,
+            )
+            for number in by_name
         }
 
-    if num_places is None:
-        drawn = drawn_until(_end(given, stop))
-    else:
-        end = _first_guess(given, num_places)
+    end, drawn = epoch_end, drawn_until(epoch_end)
+    while num_places is not None and (num_drawn := sum(len(one.items) for one in drawn.values())) < num_places:
+        # The items so far are larger than the mean. A fixed step could be a whole pass of a large source, in which a
+        # small one goes round a million times.
+        if all(source.most_passes == _passes_until(source, end) for source in given):
+            raise _too_few(num_places, num_drawn)
+        end *= Fraction(9, 8)
         drawn = drawn_until(end)
-        while sum(len(one.items) for one in drawn.values()) < num_places:  # seldom: sizes differ much
-            end += max(1 / source.passes_a_time for source in given)
-            drawn = drawn_until(end)
     source, item = _merged(drawn, given, num_places)
     return schedule_of(given, source, item)
 
@@ -185,8 +194,8 @@ def _passes_until(source: MixSource, end: Fraction) -> Fraction:
     return passes if source.most_passes is None else min(passes, source.most_passes)
 
 
-def _first_guess(sources: Sequence[MixSource], num_places: int) -> Fraction:
-    """A time by which there are about so many places and some more.
+def _mean_end(sources: Sequence[MixSource], num_places: int) -> Fraction:
+    """The time by which there are so many places, if each item has the mean size of its source.
 
     Raises:
         ConfigError: there never are, for every source has its ``max_passes``.
@@ -197,10 +206,7 @@ def _first_guess(sources: Sequence[MixSource], num_places: int) -> Fraction:
 
     most = [None if source.most_passes is None else source.most_passes * source.num_items for source in sources]
     if None not in most and (left := math.floor(sum(filter(None, most)))) < num_places:
-        raise ConfigError(
-            f"The mix is to have {num_places:,} items, and with their epochs the sources have {left:,}. Raise epochs, "
-            "or ask for fewer."
-        )
+        raise _too_few(num_places, left)
     speed = sum((source.passes_a_time * source.num_items for source in sources), Fraction(0))
     end = num_places / speed
     while places(end) < num_places:  # where a source ends early, the others have to go on
@@ -209,12 +215,27 @@ def _first_guess(sources: Sequence[MixSource], num_places: int) -> Fraction:
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if places(middle) >= num_places else (middle, high)
-    return high + max(1 / (source.passes_a_time * source.num_items) for source in sources)
+    return high
 
 
-def _draw(source: MixSource, passes: Fraction, *, seed: int, epoch: int, shuffle: bool) -> _Drawn:
-    """What a source gives where it is gone through so often."""
-    num_passes = math.ceil(passes)
+def _too_few(num_places: int, left: int) -> ConfigError:
+    return ConfigError(
+        f"The mix is to have {num_places:,} items, and with their epochs the sources have {left:,}. Raise epochs, "
+        "or ask for fewer."
+    )
+
+
+def _draw(
+    source: MixSource, passes: Fraction, *, passes_an_epoch: Fraction, seed: int, epoch: int, shuffle: bool
+) -> _Drawn:
+    """What a source gives where it is gone through so often.
+
+    Args:
+        source: the source.
+        passes: how often.
+        passes_an_epoch: how often by its share, which decides where each epoch begins.
+        seed, epoch, shuffle: as :func:`mix_schedule` takes them.
+    """
     twice = 2 * source.num_units  # middles of items are halves of units: all counts here are of half units
 
     def ordered(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -225,21 +246,25 @@ def _draw(source: MixSource, passes: Fraction, *, seed: int, epoch: int, shuffle
         sizes = source.sizes[items].astype(np.int64, copy=False)
         return items, 2 * np.cumsum(sizes) - sizes
 
-    if passes < 1:  # each epoch goes on where the last one ended, round and round one order
+    if passes_an_epoch < 1:  # each epoch goes on where the last one ended, round and round one order
         items, middles = ordered(0)
-        begin = passes * epoch % 1 * twice
-        first, last = np.searchsorted(middles, [math.ceil(begin), math.ceil(begin + passes * twice)]).tolist()
-        again = int(np.searchsorted(middles, math.ceil(begin + (passes - 1) * twice))) if last == len(items) else 0
-        items = np.concatenate([items[first:last], items[:again]])
-        middles = np.concatenate([middles[first:last], middles[:again] + twice]) - math.ceil(begin)
+        exactly = passes_an_epoch * epoch % 1 * twice
+        begin, end = math.ceil(exactly), math.ceil(exactly + passes * twice)
+        drawn = []
+        for before in range(0, end, twice):
+            first, last = np.searchsorted(middles, [begin - before, end - before]).tolist()
+            drawn.append((items[first:last], middles[first:last] + (before - begin)))
     else:
-        drawn = [ordered(epoch * num_passes + number) for number in range(num_passes)]
-        if passes < num_passes:
-            last_items, last_middles = drawn[-1]
-            end = int(np.searchsorted(last_middles, math.ceil((passes % 1) * twice)))
-            drawn[-1] = last_items[:end], last_middles[:end]
-        items = np.concatenate([some for some, _ in drawn])
-        middles = np.concatenate([middle + number * twice for number, (_, middle) in enumerate(drawn)])
+        first_pass = epoch * math.ceil(passes_an_epoch)
+        drawn = []
+        for number in range(math.ceil(passes)):
+            items, middles = ordered(first_pass + number)
+            last = len(items)
+            if number + 1 > passes:
+                last = int(np.searchsorted(middles, math.ceil((passes % 1) * twice)))
+            drawn.append((items[:last], middles[:last] + number * twice))
+    items = np.concatenate([some for some, _ in drawn])
+    middles = np.concatenate([some for _, some in drawn])
     return _Drawn(items=items, times=middles / source.weight)
 
 

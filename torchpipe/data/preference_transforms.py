@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message, Role
+from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.turns import as_system_prompt, finished, messages_in, messages_of, tools_of, with_system_of
-from torchpipe.errors import DataError, located
+from torchpipe.errors import ColumnError, DataError, located
 
 
-class ChosenRejectedToMessages:
+class ChosenRejectedToMessages(NamesColumns):
     """A row with two conversations, lists of ``{"role": ..., "content": ...}`` turns, into two lists of messages.
 
     Each is read as :class:`~torchpipe.data.OpenAIToMessages` reads one, of text alone; a turn's own ``ipython`` and
@@ -19,8 +20,8 @@ class ChosenRejectedToMessages:
 
     Args:
         train_on_input: deprecated, use ``masking_strategy``.
-        column_map: the row's columns for ``chosen``, ``rejected`` and, optionally, ``tools``; None: they have
-            these names.
+        column_map: the row's columns for ``chosen``, ``rejected`` and, optionally, ``tools`` and ``system``, which both
+            conversations begin with; None: they have these names.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's.
 
@@ -36,6 +37,8 @@ class ChosenRejectedToMessages:
     {'chosen': '2', 'rejected': '3'}
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"tools": "tools", "system": "system"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -46,7 +49,9 @@ class ChosenRejectedToMessages:
         self.masking_strategy = resolve_masking_strategy(
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
-        self.column_map = resolve_column_map(column_map, required=("chosen", "rejected"), optional=("tools",))
+        self.column_map = resolve_column_map(
+            column_map, required=("chosen", "rejected"), optional=self.optional_columns
+        )
         self.new_system_prompt = as_system_prompt(new_system_prompt)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,14 +60,24 @@ class ChosenRejectedToMessages:
         return {**sides, **tools_of(sample, self.column_map)}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
+        held = row.get(self.column_map[side])
+        is_answer = isinstance(held, str) or (
+            isinstance(held, list) and held and isinstance(held[0], Mapping) and held[0].get("role") == "assistant"
+        )
+        if is_answer and row.get("prompt") is not None:
+            raise ColumnError(
+                f"Column {self.column_map[side]!r} holds an answer to the row's 'prompt', not a conversation. Name all "
+                "three in column_map: {prompt: prompt, chosen: chosen, rejected: rejected}."
+            )
         try:
             messages = messages_of(row, self.column_map[side], side, style="openai", read_image=None, own_flags=True)
         except DataError as error:
             raise located(error, f"In {side!r}") from error.__cause__
+        messages = with_system_of(row, self.column_map, messages)
         return finished(messages, self.new_system_prompt, self.masking_strategy)
 
 
-class PromptedPairToMessages:
+class PromptedPairToMessages(NamesColumns):
     """A row with a prompt and two answers to it, into two lists of messages.
 
     Each of the three columns holds a text, a turn, or a list of turns, of OpenAI's or ShareGPT's layout; a text is what
@@ -87,6 +102,8 @@ class PromptedPairToMessages:
     {'chosen': ['1 + 1?', '2'], 'rejected': ['1 + 1?', '3']}
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"tools": "tools", "system": "system"}
+
     def __init__(
         self,
         train_on_input: bool | None = None,
@@ -98,7 +115,7 @@ class PromptedPairToMessages:
             train_on_input, masking_strategy, default=MaskingStrategy.TRAIN_ON_ASSISTANT
         )
         self.column_map = resolve_column_map(
-            column_map, required=("prompt", "chosen", "rejected"), optional=("tools", "system")
+            column_map, required=("prompt", "chosen", "rejected"), optional=self.optional_columns
         )
         self.new_system_prompt = as_system_prompt(new_system_prompt)
 

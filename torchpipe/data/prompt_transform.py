@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import cell, resolve_column_map
 from torchpipe.data.messages import Message
+from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.overflow import Fitted, without_limit
 from torchpipe.data.protocols import Transform
 from torchpipe.data.turns import as_system_prompt, messages_in, tools_of, with_system_of
@@ -14,7 +15,7 @@ from torchpipe.data.whole_row import Cut
 from torchpipe.errors import ColumnError, DataError
 
 
-class PromptToMessages:
+class PromptToMessages(NamesColumns):
     """A row to the messages of its prompt: up to the last one of the user. Answers behind it are left out.
 
     Args:
@@ -33,10 +34,12 @@ class PromptToMessages:
     ['1 + 1?']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {"tools": "tools", "system": "system"}
+
     def __init__(
         self, column_map: Mapping[str, str | None] | None = None, new_system_prompt: str | None = None
     ) -> None:
-        self.column_map = resolve_column_map(column_map, required=("prompt",), optional=("tools", "system"))
+        self.column_map = resolve_column_map(column_map, required=("prompt",), optional=self.optional_columns)
         self.new_system_prompt = as_system_prompt(new_system_prompt)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:

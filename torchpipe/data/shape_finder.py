@@ -24,7 +24,9 @@ class _Allowed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The shape of a row, and whether the row has a value in one of the columns that were asked about."""
+    """The shape of a row, and whether the row has a value in one of the columns that were asked about, beside those
+    that the shape reads.
+    """
 
     shape: Shape
     extra: bool
@@ -69,7 +71,7 @@ class ShapeFinder:
         found = self._found.get((columns, kinds))
         if found is None:
             shape = self._decided(columns, allowed, dict(zip(allowed.telling, kinds, strict=True)))
-            found = Found(shape, not self._also.isdisjoint(columns))
+            found = Found(shape, not self._also.isdisjoint(set(columns) - shape.columns))
             if len(self._found) < _MOST_REMEMBERED:
                 self._found[columns, kinds] = found
         return found

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from torchpipe._fingerprint import fingerprint
 from torchpipe._progress import track
 from torchpipe.data.ledger_summary import NUM_EXAMPLES, LedgerSummary
+from torchpipe.data.named_columns import check_named_columns
 from torchpipe.data.overflow import Fitted
 from torchpipe.datasets.row_number import row_number
 from torchpipe.errors import ConfigError, SourceError, located
@@ -59,6 +60,7 @@ class RowDataset(Dataset[dict[str, Any]]):
         self.transform: Any = recipe.transform()  # of a class of its own in each kind
         self.name = recipe.name
         rows = self.rows = recipe.load()
+        check_named_columns(rows, self.transform, self.name)
         if one_sample_a_row:
             check_rows(rows)  # a malformed row is found now, not in the middle of an epoch
         if filters and recipe.filter_fn is not None:

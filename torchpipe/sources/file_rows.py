@@ -56,13 +56,7 @@ class FileRows(ABC):
             if not len(self._row_bounds[number]):
                 empty.append(f"{file.name} {_how_empty(path)}")
         self._ends = list(accumulate(map(len, self._row_bounds)))
-        if not len(self):
-            raise SourceError(f"{empty[0] if empty else 'No file'}. Give a file with at least one row.")
-        if empty:
-            warn_once(
-                f"{len(empty)} of {len(self._source_files)} files hold no rows: {'; '.join(empty[:3])}"
-                f"{'; ...' if empty[3:] else ''}. They are passed over."
-            )
+        pass_over(empty, len(self._source_files))
 
     @abstractmethod
     def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
@@ -190,6 +184,25 @@ class FileRows(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}}  # another process opens its own
+
+
+def pass_over(empty: Sequence[str], num_files: int) -> None:
+    """Warns of files without rows, which are passed over.
+
+    Args:
+        empty: a sentence of each, without its full stop.
+        num_files: all that there are.
+
+    Raises:
+        SourceError: no other file is left.
+    """
+    if len(empty) == num_files:
+        raise SourceError(f"{empty[0] if empty else 'No file'}. Give a file with at least one row.")
+    if empty:
+        warn_once(
+            f"{len(empty)} of {num_files} files hold no rows: {'; '.join(empty[:3])}{'; ...' if empty[3:] else ''}. "
+            "They are passed over."
+        )
 
 
 def after_bom(opened: BinaryIO) -> int:

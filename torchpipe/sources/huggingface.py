@@ -146,11 +146,14 @@ def _quiet() -> Iterator[None]:
 
 def _as_load_dataset_takes_it(files: FileSource, split: Any, name: str) -> dict[str, Any]:
     """The options by which load_dataset reads files: plain ones of this machine."""
+    sources = [file for group in files.of_splits(split).values() for file in group]
     groups = {split: [file.path() for file in group] for split, group in files.of_splits(split).items()}
     paths = [path for group in groups.values() for path in group]
     options = dict(files.options)
     if files.format.name == "parquet":
-        check_parquet([file for group in files.of_splits(split).values() for file in group], paths, options)
+        paths = check_parquet(sources, paths, options)
+        kept = {split: [path for path in group if path in paths] for split, group in groups.items()}
+        groups = {split: group for split, group in kept.items() if group}
     if files.format.name == "csv":
         options = {**_as_text(paths[0], options), **options}
     # The library keeps what it has read under their paths and times of change alone, and gives that again for files

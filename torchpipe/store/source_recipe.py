@@ -12,7 +12,9 @@ from torchpipe._dotpath import resolve
 from torchpipe._fingerprint import fingerprint
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger import Reason
+from torchpipe.data.named_columns import check_named_columns
 from torchpipe.data.overflow import Fitted
+from torchpipe.data.row_content import CONTENT_VERSION
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
 from torchpipe.errors import ConfigError, DataError, MalformedRow, NoFingerprint
@@ -152,8 +154,8 @@ class SourceRecipe(ABC):
         parts = {
             "filter_fn": resolve(self.filter_fn) if isinstance(self.filter_fn, str) else self.filter_fn,
             "filter_kwargs": dict(self.filter_kwargs or {}),
-            "holdout": self.holdout,
-            "duplicates": self.duplicates,
+            "holdout": self.holdout and [self.holdout, CONTENT_VERSION],
+            "duplicates": self.duplicates and [self.duplicates, CONTENT_VERSION],
             # A share, and where rows are written to, decide no sample.
             "on_error": "leave out" if self.row_policy.leaves_out else "raise",
             "on_untrained": self.row_policy.on_untrained,
@@ -193,6 +195,7 @@ class SourceRows(RowSamples):
         self._transform = recipe.transform()
         self._policy = recipe.row_policy
         self._rows: Rows = recipe.load()
+        check_named_columns(self._rows, self._transform, self.name)
         self._selection = recipe.selection(self._rows)
         self.num_rows = len(self._rows)
         self.vocab_size = recipe.vocab_size

@@ -1,5 +1,8 @@
 """The loss of direct preference optimization."""
 
+import math
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812  # as everybody writes it
 from torch import nn
@@ -34,11 +37,11 @@ class DPOLoss(nn.Module):
 
     def __init__(self, beta: float = 0.1, label_smoothing: float = 0.0) -> None:
         super().__init__()
-        if not beta > 0:
-            raise ConfigError(f"beta of DPOLoss is {beta}. Give a number above 0, such as 0.1.")
-        if not 0 <= label_smoothing < 0.5:
+        if not _is_number(beta) or not 0 < beta < math.inf:
+            raise ConfigError(f"beta of DPOLoss is {beta!r}. Give a number above 0, such as 0.1.")
+        if not _is_number(label_smoothing) or not 0 <= label_smoothing < 0.5:
             raise ConfigError(
-                f"label_smoothing of DPOLoss is {label_smoothing}. Give the share of wrong preferences, from 0 to "
+                f"label_smoothing of DPOLoss is {label_smoothing!r}. Give the share of wrong preferences, from 0 to "
                 "below 0.5: at 0.5 nothing is preferred."
             )
         self.beta = beta
@@ -69,3 +72,7 @@ class DPOLoss(nn.Module):
         if self.label_smoothing:
             losses = losses - F.logsigmoid(-preference) * self.label_smoothing
         return losses, self.beta * chosen.detach(), self.beta * rejected.detach()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
