@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,9 @@ _MOST_OPEN = 64
 """So many files are kept open; of more, each is opened for the row that is read."""
 
 _AT_ONCE = 2**20
+
+_PIECE = 2**18
+"""So many bytes of rows are read by one call of the system. More would not stay in a processor's cache."""
 
 
 class FileRows(ABC):
@@ -90,6 +94,34 @@ class FileRows(ABC):
         number = bisect_right(self._first_rows, index) - 1
         start = self._starts[index]
         return self._parsed(number, start, self._read(number, start, self._stops[index]))
+
+    def each_of(self, indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        """The rows of some numbers, from 0, in their order; those that stand near each other are read in one piece.
+
+        Raises:
+            IndexError: there is no such row.
+            SourceError, MalformedRow: as for a single row, when its turn comes.
+        """
+        held, begin, end, raw = -1, 0, 0, b""  # the file and the bytes of the piece that was read last
+        for place, index in enumerate(indices):
+            if not 0 <= index < len(self):
+                raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
+            number = bisect_right(self._first_rows, index) - 1
+            start, stop = self._starts[index], self._stops[index]
+            if number != held or start < begin or stop > end:
+                begin, end = start, self._end_of_piece(indices, place, number)
+                held, raw = number, self._read(number, begin, end)
+            yield self._parsed(number, start, raw[start - begin : stop - begin])
+
+    def _end_of_piece(self, indices: Sequence[int], place: int, number: int) -> int:
+        """Where a piece of a file ends that begins with the row at a place, and holds those after it that ascend."""
+        begin, before = self._starts[indices[place]], indices[place]
+        last = self._first_rows[number + 1] if number + 1 < len(self._first_rows) else len(self)
+        for following in islice(indices, place + 1, None):
+            if not before < following < last or self._stops[following] - begin > _PIECE:
+                break
+            before = following
+        return self._stops[before]
 
     @abstractmethod
     def fingerprint(self) -> str:

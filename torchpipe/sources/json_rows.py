@@ -53,7 +53,8 @@ class JsonRows(FileRows):
     def _parsed(self, number: int, start: int, raw: bytes) -> Mapping[str, Any]:
         text = self.decoded(number, start, raw)
         try:
-            row = json.loads(text, object_pairs_hook=_unique)
+            # json.loads would make a decoder for each row, but says what a byte order mark is.
+            row = json.loads(text) if text.startswith("\ufeff") else _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise self._not_json(number, start, raw, text, error) from None
         if not isinstance(row, dict):
@@ -135,3 +136,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)

@@ -138,8 +138,8 @@ class FlatSamples:
             return False
         if tokens.shape != mask.shape or tokens.ndim != 1:
             return False
-        self._tokens.frombytes(np.ascontiguousarray(tokens).view(np.uint8).data)
-        self._mask.extend(np.ascontiguousarray(mask).data)
+        self._tokens.frombytes(tokens.tobytes())
+        self._mask += mask.tobytes()
         self._has_labels.append(False)
         self._has_weights.append(False)
         self._lengths.append(len(tokens))

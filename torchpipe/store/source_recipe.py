@@ -15,7 +15,7 @@ from torchpipe.data.overflow import Fitted
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
 from torchpipe.errors import ConfigError, DataError, MalformedRow, NoFingerprint
-from torchpipe.sources import Rows, Source, describe_source, load_rows
+from torchpipe.sources import Rows, Source, describe_source, each_of, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
 from torchpipe.store.row_selection import Duplicates, RowSelection
@@ -200,8 +200,8 @@ class SourceRows(RowSamples):
 
     def _at_once(self, rows: range) -> list[Made]:
         why: dict[int, Reason | None] = {row: self._selection.why_out(row) for row in rows}
+        read = each_of(self._rows, [row for row in rows if why[row] is None])
         # A transform that changes its row must not change a source that lies in memory.
-        read = (self._rows[row] for row in rows if why[row] is None)
         given = [dict(row) if isinstance(row, dict) else row for row in read]
         fitted = iter(self._transform.fitted_rows(given))
         return [self._used(next(fitted)) if out is None else out for out in why.values()]
