@@ -1,11 +1,14 @@
 """CPU seconds from samples that are tokenised already to packs of 4,096 tokens, on one thread.
 
-    python store_pack.py torchpipe|plan|torchtune|trl|grain FOLDER
+    python store_pack.py torchpipe|torchpipe-read|plan|torchtune|trl|grain|grain-read FOLDER
 
 FOLDER is that of ``store_inputs.write_inputs``. Each gets the samples in the form that it keeps them in, made before
 the clock starts: torchpipe its store; torchtune lists of integers; TRL an Arrow table; Grain numpy arrays in memory.
-Each holds all packs at the end: torchpipe and torchtune as tensors, TRL as an Arrow table, Grain as arrays. ``plan`` is
-torchpipe's plan alone, which is all that it makes before training. Fill is tokens over places.
+
+All of them hold all packs at the end: torchpipe and torchtune as tensors, TRL as an Arrow table, Grain as arrays. With
+``-read`` a pack is let go when the next ones are read, as in training, so that all of them take turns in a few
+megabytes of memory; torchtune and TRL have no such way. What it saves is the system's time for fresh memory, 24 bytes a
+token. ``plan`` is torchpipe's plan alone, which is all that it makes before training. Fill is tokens over places.
 """
 
 import json
@@ -13,21 +16,21 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from store_inputs import CAPACITY, samples_of
 
-PACKS_AT_ONCE = 64
-"""An array of so many packs, 2 MiB, is too small for numpy to ask for large pages of memory. Where fresh large pages
-come fast, larger arrays are faster; their time varies ten-fold between runs on a machine, that of small ones little."""
+PACKS_AT_ONCE = 16
+"""Packs that torchpipe is asked for together, as in a large batch."""
 Packing = Callable[[], int]
 """Packs all samples and returns the number of packs."""
 
 
-def torchpipe_packs(folder: Path, *, materialised: bool) -> Packing:
-    """Best-fit-decreasing over a store; without packs, or with all of them as tensors."""
+def torchpipe_packs(folder: Path, kept: Literal["all", "some", "none"]) -> Packing:
+    """Best-fit-decreasing over a store: with all packs as tensors, with a few at a time, or the plan without packs."""
     from torchpipe.data.packing import assemble, plan_packs
     from torchpipe.store import TokenStore
 
@@ -36,8 +39,10 @@ def torchpipe_packs(folder: Path, *, materialised: bool) -> Packing:
     def run() -> int:
         plan = plan_packs(store.lengths, CAPACITY)
         packs: list[Any] = []
-        for first in range(0, len(plan) if materialised else 0, PACKS_AT_ONCE):
+        for first in range(0, len(plan) if kept != "none" else 0, PACKS_AT_ONCE):
             some = range(first, min(first + PACKS_AT_ONCE, len(plan)))
+            if kept == "some":
+                packs.clear()
             packs += assemble(plan, some, store, capacity=CAPACITY, padding_idx=0)
         return len(plan)
 
@@ -74,7 +79,7 @@ def arrow_samples(folder: Path) -> Any:
     return datasets.Dataset(pyarrow.table(lists))
 
 
-def grain_packs(folder: Path) -> Packing:
+def grain_packs(folder: Path, *, held: bool) -> Packing:
     """Grain's first-fit with 64 bins, its default order of bins."""
     import grain  # pyright: ignore[reportMissingTypeStubs]
     from grain.experimental import FirstFitPackIterDataset
@@ -84,17 +89,20 @@ def grain_packs(folder: Path) -> Packing:
 
     def run() -> int:
         rows = grain.MapDataset.source(samples).to_iter_dataset(grain.ReadOptions(num_threads=0))
-        return len(list(FirstFitPackIterDataset(rows, length_struct=lengths, num_packing_bins=64)))
+        packs = FirstFitPackIterDataset(rows, length_struct=lengths, num_packing_bins=64)
+        return len(list(packs)) if held else sum(1 for _ in packs)
 
     return run
 
 
 WAYS: dict[str, Callable[[Path], Packing]] = {
-    "torchpipe": lambda folder: torchpipe_packs(folder, materialised=True),
-    "plan": lambda folder: torchpipe_packs(folder, materialised=False),
+    "torchpipe": partial(torchpipe_packs, kept="all"),
+    "torchpipe-read": partial(torchpipe_packs, kept="some"),
+    "plan": partial(torchpipe_packs, kept="none"),
     "torchtune": torchtune_packs,
     "trl": trl_packs,
-    "grain": grain_packs,
+    "grain": partial(grain_packs, held=True),
+    "grain-read": partial(grain_packs, held=False),
 }
 
 

@@ -7,7 +7,7 @@ from torchpipe.sources.huggingface import Rows, Source, SourceConfig, describe_s
 from torchpipe.sources.json_rows import JsonRows
 from torchpipe.sources.source_file import SourceFile
 from torchpipe.sources.text_rows import TextRows
-from torchpipe.sources.views import JoinedRows, KeptRows, check_rows
+from torchpipe.sources.views import JoinedRows, KeptRows, check_rows, each_of
 
 __all__ = [
     "CsvRows",
@@ -22,6 +22,7 @@ __all__ = [
     "TextRows",
     "check_rows",
     "describe_source",
+    "each_of",
     "load_rows",
     "source_fingerprint",
 ]

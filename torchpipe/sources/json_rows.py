@@ -67,7 +67,8 @@ class JsonRows(FileRows):
             raw = raw.partition(b"\n")[0].removesuffix(b"\r")
         text = self.decoded(number, start, raw)
         try:
-            row = json.loads(text, object_pairs_hook=_unique)
+            # json.loads would make a decoder for each row, but says what a byte order mark is.
+            row = json.loads(text) if text.startswith("\ufeff") else _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise self._not_json(number, start, raw, text, error) from None
         if not isinstance(row, dict):
@@ -149,3 +150,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)

@@ -1,7 +1,7 @@
 """Rows of other sources, chosen or joined, by number."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -71,6 +71,19 @@ class JoinedRows:
     def fingerprint(self) -> str:
         """What tells these rows from others: the sources' own fingerprints, in order."""
         return fingerprint([object_fingerprint(source) for source in self._sources])
+
+
+def each_of(rows: RandomAccessDataSource[Mapping[str, Any]], indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """The rows of some numbers, from 0, in their order: what ``rows[index]`` gives, faster where they are of a file.
+
+    >>> list(each_of(["a", "b", "c"], [2, 0]))
+    ['c', 'a']
+    """
+    if isinstance(rows, FileRows):
+        return rows.each_of(indices)
+    if isinstance(rows, KeptRows):
+        return each_of(rows.sources[0], rows.numbers[np.asarray(indices, dtype=np.int64)].tolist())
+    return (rows[index] for index in indices)
 
 
 def check_rows(rows: RandomAccessDataSource[Mapping[str, Any]]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.errors import StoreError
+from torchpipe.store.bit_ranks import BitRanks
 
 MAX_TOKEN_ID = 2**31 - 1
 """Labels are int32 on the disk."""
@@ -84,11 +85,12 @@ class ShardData:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by the names of their files (see :func:`~torchpipe.store.shard.write_shard`)."""
         trained, last_labels, labels = self._labels()
+        bits = np.packbits(trained, bitorder="little")
         arrays = {
             "tokens": self.tokens.astype(self.token_dtype, copy=False),
-            "trained": np.packbits(trained, bitorder="little"),
+            "trained": bits,
             "lengths": self.lengths.astype(np.uint32, copy=False),
-            "trained_counts": self._counts(trained),
+            "trained_counts": self._counts(bits),
             "rows": self.rows.astype(np.int64, copy=False),
             "left_out": self.left_out.astype(np.int64, copy=False),
         }
@@ -164,12 +166,11 @@ class ShardData:
         num_samples = len(self.lengths)
         return np.bincount(np.repeat(np.arange(num_samples), self.lengths), weights=values, minlength=num_samples)
 
-    def _counts(self, flags: np.ndarray) -> np.ndarray:
-        """How many of each sample's flags are set: uint32 [s]. No array of 8 bytes a token is made for it."""
-        before = np.zeros(len(flags) + 1, np.uint32)
-        np.cumsum(flags, dtype=np.uint32, out=before[1:])
+    def _counts(self, bits: np.ndarray) -> np.ndarray:
+        """How many of each sample's bits are set: uint32 [s]."""
+        ranks = BitRanks(bits)
         ends = np.cumsum(self.lengths, dtype=np.int64)
-        return before[ends] - before[ends - self.lengths]
+        return (ranks.below(ends) - ranks.below(ends - self.lengths)).astype(np.uint32)
 
     def _check_ids(self) -> None:
         above = MAX_TOKEN_ID if self.vocab_size is None else min(self.vocab_size - 1, MAX_TOKEN_ID)

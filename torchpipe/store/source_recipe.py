@@ -18,7 +18,7 @@ from torchpipe.data.row_content import CONTENT_VERSION
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.data.splits import Holdout
 from torchpipe.errors import ConfigError, DataError, MalformedRow, NoFingerprint
-from torchpipe.sources import Rows, Source, describe_source, load_rows
+from torchpipe.sources import Rows, Source, describe_source, each_of, load_rows
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.row_filter import RowFilter, made_of_row, nothing_kept
 from torchpipe.store.row_selection import Duplicates, RowSelection
@@ -230,8 +230,8 @@ class SourceRows(RowSamples):
     def _at_once(self, rows: range) -> list[Made]:
         chooses = self._selection.chooses
         why: dict[int, Reason | None] = {row: self._selection.why_out(row) for row in rows} if chooses else {}
+        read = each_of(self._rows, [row for row in rows if why.get(row) is None])
         # A transform that changes its row must not change a source that lies in memory.
-        read = (self._rows[row] for row in rows if why.get(row) is None)
         given = [dict(row) if isinstance(row, dict) else row for row in read]
         made: list[Made] = [self._used(fitted) for fitted in self._transform.fitted_rows(given)]
         if not chooses:

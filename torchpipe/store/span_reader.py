@@ -9,6 +9,7 @@ import numpy as np
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.errors import StoreError
 from torchpipe.store.array_file import KEEPS_FILES_OPEN
+from torchpipe.store.bit_ranks import BitRanks
 from torchpipe.store.sample_index import SampleIndex
 from torchpipe.store.shard import Shard
 
@@ -118,7 +119,7 @@ class SpanReader:
             if len(group):
                 number = int(shard_of[group[0]])
                 num_bytes = (self._shards[number].num_tokens + 7) >> 3
-                ranks = _Ranks(self._read("trained", number, 0, num_bytes))
+                ranks = BitRanks(self._read("trained", number, 0, num_bytes))
                 length = stop[cut[group]] - start[cut[group]]
                 counts[cut[group]] = ranks.below(low[group] + length) - ranks.below(low[group])
         return counts
@@ -201,27 +202,6 @@ class SpanReader:
         found = self._flat[number] = shard.array("tokens"), shard.array("trained")
         self._mapped[number] = None
         return found
-
-
-class _Ranks:
-    """How many bits are set below a position.
-
-    Args:
-        packed: uint8, bits in little order.
-    """
-
-    def __init__(self, packed: np.ndarray) -> None:
-        padded = np.zeros(-(-len(packed) // 8) * 8 + 8, np.uint8)  # one word more, for the position after the last
-        padded[: len(packed)] = packed
-        self._words = padded.view("<u8")
-        self._before = np.zeros(len(self._words) + 1, np.int64)
-        np.cumsum(np.bitwise_count(self._words), out=self._before[1:])
-
-    def below(self, positions: np.ndarray) -> np.ndarray:
-        """Set bits before each position: int64."""
-        word, bit = positions >> 6, (positions & 63).astype(np.uint64)
-        lower = self._words[word] & ((np.uint64(1) << bit) - np.uint64(1))
-        return self._before[word] + np.bitwise_count(lower)
 
 
 def _zero_bits(packed: list[np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
