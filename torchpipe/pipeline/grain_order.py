@@ -13,8 +13,8 @@ from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.types import DatasetIterationPolicy
 
 _MOST_SORTED = 1 << 20
-"""The order of an epoch of up to so many rows is held, 8 bytes a row. Grain's shuffle, which holds none, is slow for few
-rows: it walks over all numbers of 16 bits or more until it meets one of theirs."""
+"""The order of an epoch of up to so many rows is held, 8 bytes a row. Grain's shuffle, which holds none, takes
+milliseconds a row for a few rows: it goes over all numbers of 16 bits until it meets one of theirs."""
 
 
 class TooFewRowsError(ConfigError):

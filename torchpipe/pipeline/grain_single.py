@@ -4,11 +4,13 @@ from typing import Any
 
 import grain
 
+from torchpipe._seeds import derive
 from torchpipe.errors import KindError, located
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
 from torchpipe.pipeline.grain_order import EpochOrder, none_left
 from torchpipe.pipeline.grain_reading import GrainDataset
+from torchpipe.pipeline.grain_window import ShuffledWindows
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.row_maker import RowMaker
@@ -47,9 +49,8 @@ def built_single(
         return EpochOrder(made, policy, called=called)
     numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
     if policy.shuffle:
-        numbered = grain.experimental.WindowShuffleIterDataset(
-            numbered, window_size=policy.streaming_shuffle_buffer_size, seed=seed_32(policy.seed, "window shuffle")
-        )
+        size, seed = policy.streaming_shuffle_buffer_size, derive(policy.seed, "windows", policy.dp_rank)
+        numbered = ShuffledWindows(numbered, window_size=size, seed=seed)
     return MadeStream(numbered, maker, seed=seed_32(policy.seed, "processor", policy.dp_rank), called=called)
 
 
