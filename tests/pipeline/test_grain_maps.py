@@ -167,6 +167,22 @@ def test_a_stream_is_this_ranks_part_and_is_shuffled_some_rows_at_a_time(grain_o
     assert dict(plain) == dict(ranks[0])  # a row draws by its number, not by its place
 
 
+def test_a_shuffled_stream_goes_on_from_any_of_its_states(grain_of: Build) -> None:
+    def rows() -> Any:
+        return iter(grain_of(SingleDatasetConfig(source=NumbersConfig()), shuffle=True, dp_world_size=4))
+
+    once = rows()
+    states, given = [once.get_state()], []
+    for row in once:
+        given.append(row)
+        states.append(once.get_state())
+    assert sorted(given) == list(range(0, 60, 4))
+    for number, state in enumerate(states):
+        again = rows()
+        again.set_state(state)
+        assert list(again) == given[number:]
+
+
 def test_fewer_rows_than_ranks_are_refused(grain_of: Build) -> None:
     with pytest.raises(ValueError, match="^dataset has 3 rows, fewer than dp_world_size=4: list. Give it more rows"):
         grain_of(SingleDatasetConfig(source=[1, 2, 3]), dp_world_size=4)

@@ -47,18 +47,24 @@ class _WindowIterator(grain.DatasetIterator[Any]):
 
     def __next__(self) -> Any:
         self._assert_not_closed()
-        if self._rows is not None and self._num_given == len(self._rows) == self._window_size:
+        rows = self._window()
+        if self._num_given == len(rows) == self._window_size:
             self._number += 1
             self._before = self._parent.get_state()
             self._rows, self._num_given = None, 0
+            rows = self._window()
+        if self._num_given == len(rows):
+            raise StopIteration
+        row = rows[self._order[self._num_given]]
+        self._num_given += 1
+        return row
+
+    def _window(self) -> list[Any]:
+        """The rows of the window, read if they are not held."""
         if self._rows is None:
             self._rows = self._read()
             self._order = hashed_permutation(len(self._rows), derive(self._seed, "window", self._number))
-        if self._num_given == len(self._rows):
-            raise StopIteration
-        row = self._rows[self._order[self._num_given]]
-        self._num_given += 1
-        return row
+        return self._rows
 
     def _read(self) -> list[Any]:
         rows: list[Any] = []
