@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from torchpipe._fingerprint import type_name
 from torchpipe.config import instantiate
-from torchpipe.data import validate_messages
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
@@ -46,7 +46,7 @@ dataset:
         pre_filters: [torchpipe.pipeline.packed_rows.num_tokens_of]
         processor:
           _component_: torchpipe.pipeline.text_processor.TextProcessor.Config
-          text_fn: torchpipe.data.validate_messages
+          text_fn: torchpipe._fingerprint.type_name
         on_error: skip
         max_error_share: 0.01
     - _component_: torchpipe.pipeline.WeightedDataset
@@ -75,7 +75,7 @@ def test_the_same_graph_is_made_by_yaml_and_by_python() -> None:
                     dataset=SingleDatasetConfig(
                         source=IndexedJsonlSource.Config(patterns=("data/*.jsonl",)),
                         pre_filters=(num_tokens_of,),
-                        processor=TextProcessor.Config(text_fn=validate_messages),
+                        processor=TextProcessor.Config(text_fn=type_name),
                         on_error="skip",
                         max_error_share=0.01,
                     ),
@@ -126,9 +126,9 @@ def test_what_is_no_source_is_refused(source: Any) -> None:
     ("make", "sentence"),
     [
         (lambda: SingleDatasetConfig(source=[1], processor=len), "processor is a builtin_function_or_method, and has"),
-        (lambda: SingleDatasetConfig(source=[1], pre_filters=len), "pre_filters is a builtin_function_or_method. Give"),
+        (lambda: SingleDatasetConfig(source=[1], pre_filters="keep"), "pre_filters is a str. Give several as a list"),
         (lambda: SingleDatasetConfig(source=[1], post_filters=[3]), "post_filters is 3, which can't be called"),
-        (lambda: SingleDatasetConfig(source=[1], on_error="skp"), "on_error is 'skp'. .* Did you mean 'skip'"),
+        (lambda: SingleDatasetConfig(source=[1], on_error="skp"), "on_error is 'skp'. .* Did you mean 'skip'"),  # pyright: ignore
         (lambda: SingleDatasetConfig(source=[1], max_error_share=0.1), "no effect with on_error='raise'"),
         (lambda: SingleDatasetConfig(source=[1], name=""), "A name is ''. Give a text, or leave it out"),
         (lambda: DatasetMixConfig(datasets=[ONE]), "holds a SingleDatasetConfig. Put it into a WeightedDataset"),  # pyright: ignore

@@ -82,16 +82,16 @@ def documents_of(sample: Any) -> Documents:
     """
     fields = _fields(sample)
     ids, labels = np.asarray(fields["input_ids"]), np.asarray(fields["labels"])
-    positions = fields.get("positions")
-    mask = fields.get("padding_mask")
-    begins = np.zeros(len(ids), np.bool_) if positions is None else np.asarray(positions) == 0
-    if mask is not None and np.any(kept := ~np.asarray(mask, dtype=np.bool_)) and not np.all(kept):
-        ids, labels, begins = ids[kept], labels[kept], begins[kept]
-    elif mask is not None and np.all(mask):
-        ids, labels, begins = ids[:0], labels[:0], begins[:0]
-    if len(begins):
+    positions, mask = fields.get("positions"), fields.get("padding_mask")
+    begins = None if positions is None else np.asarray(positions) == 0
+    if mask is not None and np.any(mask):
+        kept = ~np.asarray(mask, dtype=np.bool_)
+        ids, labels, begins = ids[kept], labels[kept], None if begins is None else begins[kept]
+    if begins is None or not len(ids):
+        lengths = np.full(int(len(ids) > 0), len(ids), np.int64)
+    else:
         begins[0] = True
-    lengths = np.diff(np.flatnonzero(begins), append=len(ids)) if len(ids) else np.zeros(0, np.int64)
+        lengths = np.diff(np.flatnonzero(begins), append=len(ids))
     media = {name: list(fields[name]) for name in MEDIA if fields.get(name) is not None}
     return Documents(input_ids=ids, labels=labels, lengths=lengths, media=media)
 

@@ -1,6 +1,6 @@
 """What filters and a processor make of one row of a source, and what becomes of a row that can't be used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,9 +31,9 @@ class RowMaker:
     def __init__(
         self,
         *,
-        pre_filters: tuple[Callable[[Any], Any], ...],
+        pre_filters: Sequence[Callable[[Any], Any]],
         processor: Any,
-        post_filters: tuple[Callable[[Any], Any], ...],
+        post_filters: Sequence[Callable[[Any], Any]],
         policy: RowPolicy,
         called: str,
         num_rows: int | None,
