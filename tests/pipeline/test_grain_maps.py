@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,11 @@ from torchpipe.errors import ConfigError, DataError, KindError
 from torchpipe.pipeline import (
     DatasetConcatConfig,
     DatasetIterationPolicy,
+    DatasetMixConfig,
     IndexedJsonlSource,
     SampleProcessor,
     SingleDatasetConfig,
+    WeightedDataset,
 )
 from torchpipe.pipeline.ledger import graph_ledger
 
@@ -212,6 +215,20 @@ def test_a_data_set_that_repeats_and_gives_nothing_ends_with_an_error(grain_of: 
     dataset = grain_of(config, repeat=True, shuffle=shuffle, dp_rank=1, dp_world_size=2)
     with pytest.raises(DataError, match="news: none of its 9 rows is left. Loosen its filters, or take it out"):
         next(iter(dataset.to_iter_dataset()))
+
+
+def test_read_options_that_are_given_are_obeyed_and_change_no_row(grain_of: Build) -> None:
+    child = SingleDatasetConfig(source=range(50), processor=Drawing.Config(), pre_filters=[lambda row: row % 7])
+    config = DatasetMixConfig(datasets=(WeightedDataset(dataset=child), WeightedDataset(dataset=child, weight=2)))
+    given, names = [], set()
+    for threads in (0, 4):
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=5 * threads)
+        rows = iter(grain_of(config, context={"read_options": options}, shuffle=True, repeat=True).to_iter_dataset())
+        given.append([next(rows) for _ in range(200)])
+        names |= {thread.name.split("_")[0] for thread in threading.enumerate()}
+        rows.close()
+    assert given[0] == given[1]
+    assert "grain-prefetch" in names
 
 
 def test_what_is_built_can_be_sent_to_another_process(grain_of: Build, graph_rows: Rows) -> None:

@@ -49,7 +49,7 @@ def documents(name: str, lengths: Sequence[int], *, first: int = 0, trained: flo
     return SingleDatasetConfig(source=rows, name=name)
 
 
-def counts(rows: Sequence[str]) -> dict[str, int]:
+def counts(rows: Sequence[Any]) -> dict[str, int]:
     return dict(Counter(row[0] for row in rows))
 
 

@@ -228,6 +228,20 @@ def test_samples_with_images_keep_them_and_a_row_has_no_more_than_it_may(grain_o
     graph_ledger(dataset).check()
 
 
+def test_a_video_counts_for_its_grids_and_a_row_of_text_for_none(grain_of: Build, graph_rows: Rows) -> None:
+    clips = [SimpleNamespace(grid_thw=(3, 2, 2)), np.zeros((2, 4, 4, 3))]
+    text = TextSequence(input_ids=ids_of(1, 2), labels=ids_of(1, 2) + 1)
+    first, last = (
+        {**sample(number, 3, 1 - number // 2), "pixel_values_videos": [clip]}
+        for number, clip in zip((0, 2), clips, strict=True)
+    )
+    samples = [first, text, last]
+    config = MMSamplePackingConfig(dataset=SingleDatasetConfig(source=samples), max_images_per_row=4)
+    rows = graph_rows(grain_of(config, context={"tokenizer": SimpleNamespace(pad_id=0)}))
+    assert [[part[0] // 100 for part in row] for row in held(rows)] == [[0, 1], [2]]
+    assert [len(row["pixel_values_videos"]) for row in rows] == [1, 1]
+
+
 def test_rows_with_images_need_a_token_to_fill_them(grain_of: Build) -> None:
     config = MMSamplePackingConfig(dataset=SingleDatasetConfig(source=[sample(0, 4, 1)]))
     with pytest.raises(ConfigError, match="fills rows with the tokenizer's pad_id, and that of a NoneType is None"):

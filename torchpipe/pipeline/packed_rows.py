@@ -36,8 +36,13 @@ class Documents:
 
     @property
     def num_media(self) -> int:
-        """How many entries of all media."""
-        return sum(len(values) for values in self.media.values())
+        """How many entries a collator counts: one for each picture, and for each video one for each of its grids of
+        patches. Of a video that is pixels each frame counts, which is no less.
+        """
+        pictures, videos = (self.media.get(name, ()) for name in MEDIA)
+        return len(pictures) + sum(
+            len(video) if (grid := getattr(video, "grid_thw", None)) is None else int(grid[0]) for video in videos
+        )
 
     def part(self, start: int, stop: int) -> "Documents":
         """Tokens ``start`` to ``stop``: what stands there of each document, as a document of its own."""
