@@ -35,6 +35,12 @@ class Drawing(SampleProcessor):
         return sample, int(rng.integers(2**62))
 
 
+class SaidToBeDeterministic(Drawing):
+    """It is not."""
+
+    deterministic = True
+
+
 class Numbers(grain.IterDataset[int]):
     """0, 1, 2, ...; of which this rank has its part."""
 
@@ -133,6 +139,12 @@ def test_a_row_draws_the_same_numbers_wherever_the_order_puts_it_and_others_in_e
     assert not {number for _, number in (plain[place] for place in range(10))} & {
         number for _, number in (plain[place] for place in range(10, 20))
     }
+
+
+def test_a_processor_that_is_said_to_draw_nothing_and_draws_is_refused(grain_of: Build, graph_rows: Rows) -> None:
+    config = SingleDatasetConfig(source=range(3), processor=SaidToBeDeterministic.Config())
+    with pytest.raises(ConfigError, match="SaidToBeDeterministic is said to be deterministic, and asked the random"):
+        graph_rows(grain_of(config))
 
 
 def test_two_children_of_one_length_have_orders_of_their_own_in_all_epochs(grain_of: Build) -> None:

@@ -206,6 +206,21 @@ def test_what_packing_is_given_and_can_not_be_packed_is_named(grain_of: Build, g
         graph_rows(grain_of(config))
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"input_ids": [1, 2], "labels": [1]}, r"input_ids \[2\] of int64 and labels \[1\] of int64. Give whole"),
+        ({"input_ids": [1.5], "labels": [1]}, r"input_ids \[1\] of float64"),
+        ({"input_ids": [[1]], "labels": [[1]]}, r"input_ids \[1, 1\]"),
+    ],
+)
+def test_ids_and_labels_that_do_not_belong_together_are_named(
+    grain_of: Build, graph_rows: Rows, row: Any, told: str
+) -> None:
+    with pytest.raises(DataError, match=told):
+        graph_rows(grain_of(ConcatThenSplitPackingConfig(dataset=SingleDatasetConfig(source=[row]))))
+
+
 def sample(number: int, length: int, num_images: int) -> dict[str, Any]:
     ids = ids_of(number, length)
     images = [np.full((2, 3), number) for _ in range(num_images)]

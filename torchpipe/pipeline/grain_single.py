@@ -1,5 +1,6 @@
 """The rows of one source as data sets of Grain: read by number, or as a stream."""
 
+from collections.abc import Callable
 from typing import Any
 
 import grain
@@ -86,11 +87,7 @@ class MadeRows(grain.MapDataset[Any]):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        rng = self._generators.acquire_rng(index)
-        try:
-            return self._maker(index % len(self), lambda: self._parent[index], rng)
-        finally:
-            self._generators.release_rng(rng)
+        return _made(self._maker, self._generators, index, index % len(self), lambda: self._parent[index])
 
     def __str__(self) -> str:
         return f"MadeRows({self.ledger.name})"
@@ -182,11 +179,7 @@ class _MadeIterator(grain.DatasetIterator[Any]):
             except StopIteration:
                 self._maker.ended()
                 raise
-            rng = self._generators.acquire_rng(number)
-            try:
-                made = self._maker(number, lambda row=row: row, rng)
-            finally:
-                self._generators.release_rng(rng)
+            made = _made(self._maker, self._generators, number, number, lambda row=row: row)
             if made is not None:
                 return made
         raise none_left(f"{self._called}, its last rows", _MOST_IN_VAIN)
@@ -196,3 +189,14 @@ class _MadeIterator(grain.DatasetIterator[Any]):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._parent.set_state(state)
+
+
+def _made(maker: RowMaker, generators: Any, index: int, number: int, read: Callable[[], Any]) -> Any:
+    """What becomes of row ``number``, with the random numbers that belong to ``index``."""
+    if not maker.draws:
+        return maker(number, read, None)
+    rng = generators.acquire_rng(index)
+    try:
+        return maker(number, read, rng)
+    finally:
+        generators.release_rng(rng)

@@ -83,10 +83,15 @@ def documents_of(sample: Any) -> Documents:
             begins wherever a position is 0; without positions it is one. What ``padding_mask`` marks is no part of it.
 
     Raises:
-        DataError: it is something else.
+        DataError: it is something else, or ids and labels are not as many whole numbers each.
     """
     fields = _fields(sample)
     ids, labels = np.asarray(fields["input_ids"]), np.asarray(fields["labels"])
+    if ids.ndim != 1 or ids.shape != labels.shape or (len(ids) and {ids.dtype.kind, labels.dtype.kind} - set("iu")):
+        raise DataError(
+            f"A row to be packed has input_ids {list(ids.shape)} of {ids.dtype} and labels {list(labels.shape)} of "
+            f"{labels.dtype}. Give whole numbers in one dimension, one label for each token."
+        )
     positions, mask = fields.get("positions"), fields.get("padding_mask")
     begins = None if positions is None else np.asarray(positions) == 0
     if mask is not None and np.any(mask):
