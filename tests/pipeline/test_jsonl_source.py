@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchpipe.config import instantiate
-from torchpipe.data import InputOutputToMessages
-from torchpipe.datasets import SFTDataset
+from torchpipe.datasets import instruct_dataset
 from torchpipe.errors import ConfigError, MalformedRow, SourceError
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.pipeline import DatasetIterationPolicy, IndexedJsonlSource, RandomAccessDataSource
@@ -92,10 +91,11 @@ def test_a_malformed_line_is_named_and_the_rows_around_it_are_read(tmp_path: Pat
 def test_a_malformed_line_can_be_left_out_and_counted(tmp_path: Path) -> None:
     lines = [json.dumps({"input": f"q{number}", "output": "a"}) for number in range(4)]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines[:2], '{"input": ', *lines[2:]]), encoding="utf-8")
-    dataset = SFTDataset(
-        source=source_of(tmp_path / "a.jsonl"),  # pyright: ignore[reportArgumentType]
-        message_transform=InputOutputToMessages(),
-        model_transform=tiny_tokenizer(),
+    dataset = instruct_dataset(
+        tiny_tokenizer(),
+        source=source_of(tmp_path / "a.jsonl"),
+        cache=True,
+        cache_dir=str(tmp_path / "cache"),
         on_error="quarantine",
         quarantine_file=str(tmp_path / "bad.jsonl"),
     )

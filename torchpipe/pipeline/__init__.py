@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.chat_processor import ChatProcessor
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.dataset import (
     DatasetConcatConfig,
@@ -17,12 +18,16 @@ from torchpipe.pipeline.dataset import (
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.graph_steps import FirstRows, GraphSteps
 from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
+from torchpipe.pipeline.renderers import RendererConfig, RenderersLibraryConfig
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
+from torchpipe.pipeline.state import merged_states
+from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ _DEFINED_IN: dict[str, str] = {
 
 __all__ = [
     "BaseDataLoader",
+    "ChatProcessor",
     "Collator",
     "ConcatThenSplitPackingConfig",
     "Configurable",
@@ -48,22 +54,28 @@ __all__ = [
     "DatasetIterationPolicy",
     "DatasetMixConfig",
     "FirstFitPackingConfig",
+    "FirstRows",
     "GrainDataLoader",
     "GrainDataset",
+    "GraphSteps",
     "HuggingFaceRandomAccessSource",
     "HuggingFaceStreamingSource",
     "IndexedJsonlSource",
     "MMSamplePackingConfig",
     "RandomAccessDataSource",
+    "RendererConfig",
+    "RenderersLibraryConfig",
     "SampleProcessor",
     "SingleDatasetConfig",
     "SourceConfig",
     "TextCollator",
+    "TextProcessor",
     "TextSequence",
     "TrainerBatch",
     "WeightedDataset",
     "data_parallel_rank",
     "exhausting",
+    "merged_states",
 ]
 
 __getattr__ = lazily(__name__, _DEFINED_IN)

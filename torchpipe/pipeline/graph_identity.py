@@ -51,7 +51,7 @@ def _settings(node: Any) -> str:
 
 
 def _leaf(node: Any, context: DatasetBuildContext, policy: DatasetIterationPolicy) -> str:
-    source = getattr(node, "source", None)
+    source: Any = getattr(node, "source", None)
     if callable(getattr(source, "build", None)):
         built = source.build(dataset_iteration_policy=policy)
         source = built if isinstance(built, RandomAccessDataSource) else source

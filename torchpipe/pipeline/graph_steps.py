@@ -1,12 +1,14 @@
 """The batches of a graph as a recipe takes them: step by step, each with the same rows on any number of ranks."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
+from torch.utils.data import Dataset
 
+from torchpipe.data.ledger import SampleCounts
 from torchpipe.errors import ConfigError, LoaderStateError
 from torchpipe.loading.loader import Step
 from torchpipe.pipeline.collators import TrainerBatch
@@ -38,6 +40,7 @@ class GraphSteps:
         self._collate = collate_fn
         self._size = global_batch_size
         self._done = 0
+        self._numbers: list[list[int]] = []
         self._rows_a_turn = loader.policy.dp_world_size * loader.collator.num_rows_per_batch()
         self.accumulation = -(-global_batch_size // self._rows_a_turn)
         if not loader.is_planned and global_batch_size % self._rows_a_turn:
@@ -97,12 +100,14 @@ class GraphSteps:
 
     def _planned(self, source: PlannedBatches) -> Iterator[Step]:
         collate = partial(_for_model, self._collate)
-        for packs, micro_batches in source.steps(global_batch_size=self._size, then=collate):
-            yield self._step(micro_batches, len(packs))
+        for numbers, micro_batches in source.steps(global_batch_size=self._size, then=collate):
+            self._numbers = numbers[self._loader.policy.dp_rank].tolist()
+            yield self._step(micro_batches, int((numbers >= 0).sum()))
 
     def _streamed(self) -> Iterator[Step]:
         batches = iter(self._loader)
         while micro_batches := tuple(islice(batches, self.accumulation)):
+            self._numbers = [[] for _ in micro_batches]
             yield self._step(tuple(_for_model(self._collate, batch) for batch in micro_batches), self._size)
 
     def _step(self, micro_batches: tuple[Any, ...], num_rows: int) -> Step:
@@ -116,16 +121,15 @@ class GraphSteps:
         )
 
     def packs_of(self, step: Step) -> list[list[int]]:
-        """Which rows each micro-batch has is not said: empty lists."""
-        return [[] for _ in step.micro_batches]
+        """The numbers of the rows of each micro-batch of the step that was given out last, where they have numbers."""
+        return self._numbers
 
-    def first_items(self, number: int) -> list[dict[str, torch.Tensor]]:
-        """The first rows of the run as packs, at most so many; where the run stands is not changed."""
-        fresh = self._loader.config.build(**self._loader.arguments)
-        batches = iter(fresh)
-        items = [packed_item(batch) for batch in islice(batches, number)]
-        fresh.close()
-        return items
+    def describe_rows(self, numbers: Sequence[int]) -> str:
+        """Such rows in words: of which sources, and which rows of these."""
+        source = self._loader.rows
+        if isinstance(source, PlannedBatches):
+            return source.describe_rows([number for number in numbers if number >= 0])
+        return "rows of a graph that Grain runs, which have no numbers"
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the step that was given out last: the loader's state, and the steps until then."""
@@ -147,6 +151,36 @@ class GraphSteps:
         own = {name: value for name, value in state.items() if name not in ("steps", "global_batch_size")}
         self._loader.load_state_dict(own)
         self._done = done
+
+
+class FirstRows(Dataset[dict[str, torch.Tensor]]):
+    """The first rows of a graph's run as packs (:func:`packed_item`). Where the run stands is not changed.
+
+    Args:
+        loader: of the graph.
+        number: the most rows, or batches of several.
+
+    Attributes:
+        counts: of all rows of a planned graph; a graph that Grain runs has no such attribute.
+    """
+
+    name = "the graph"
+    counts: SampleCounts
+
+    def __init__(self, loader: GrainDataLoader, number: int) -> None:
+        fresh = loader.anew()
+        try:
+            self._items = [packed_item(batch) for batch in islice(iter(fresh), number)]
+        finally:
+            fresh.close()
+        if isinstance(loader.rows, PlannedBatches):
+            self.counts = loader.rows.counts()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return dict(self._items[index])
 
 
 def packed_item(batch: TrainerBatch) -> dict[str, torch.Tensor]:

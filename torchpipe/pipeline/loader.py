@@ -123,7 +123,7 @@ class GrainDataLoader(BaseDataLoader):
         dp_rank: int = 0,
     ) -> None:
         self.config = config
-        self.arguments: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "tokenizer": tokenizer,
             "max_context_length": max_context_length,
             "num_tokens_per_batch": num_tokens_per_batch,
@@ -163,6 +163,10 @@ class GrainDataLoader(BaseDataLoader):
         from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
+
+    def anew(self) -> "GrainDataLoader":
+        """Another loader of the same graph, which stands at the begin."""
+        return type(self)(self.config, **self._arguments)
 
     @property
     def is_planned(self) -> bool:

@@ -14,19 +14,8 @@ import grain
 
 from torchpipe.errors import LoaderStateError
 from torchpipe.pipeline.grain_reading import as_stream
+from torchpipe.pipeline.state import ShardPlace
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
-
-
-class ShardPlace(NamedTuple):
-    """Where a part stands.
-
-    Attributes:
-        num_batches: that it has given.
-        state: of Grain, as JSON.
-    """
-
-    num_batches: int
-    state: str
 
 
 @dataclass(frozen=True, kw_only=True)

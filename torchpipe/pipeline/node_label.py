@@ -47,7 +47,7 @@ def described(value: Any) -> Any:
         return [type(value).__qualname__, fields]
     if isinstance(value, Mapping):
         return {str(key): described(item) for key, item in value.items()}
-    if type(value) in (list, tuple) and len(value) <= _MOST_ITEMS:
+    if isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS:
         return [described(item) for item in value]
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"

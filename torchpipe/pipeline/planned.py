@@ -359,6 +359,31 @@ class PlannedGraph:
             waiting += node.children
         return found
 
+    @property
+    def stores(self) -> list[TokenStore]:
+        """The stores of all sources, each once."""
+        return list(dict.fromkeys(leaf.store for leaf in self._leaves))
+
+    @property
+    def _leaves(self) -> list[Leaf]:
+        return [node for node in self.nodes.values() if isinstance(node, Leaf)]
+
+    def describe_rows(self, places: Sequence[tuple[int, int]]) -> str:
+        """Rows in words: of which sources, and which rows of these.
+
+        Args:
+            places: epoch and row of each.
+        """
+        found: dict[str, set[int]] = {}
+        for epoch, row in places:
+            for sample, _, _ in self.rows(epoch).spans(row):
+                leaf = max(
+                    (leaf for leaf in self._leaves if leaf.first_sample <= sample), key=lambda leaf: leaf.first_sample
+                )
+                found.setdefault(leaf.name, set()).add(int(leaf.store.rows[sample - leaf.first_sample]))
+        told = [f"rows {', '.join(map(str, sorted(rows)))} of {name}" for name, rows in sorted(found.items())]
+        return "; ".join(told) or "padding alone"
+
     def identity(self) -> dict[str, str]:
         """What decides the rows: a text for each node, and for each number that all share."""
         shared = ("seed", "shuffle", "capacity", "max_context_length", "max_num_documents")

@@ -1,20 +1,23 @@
 """The batches of a planned graph."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.errors import DataError, LoaderStateError
 from torchpipe.loading.loader import StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch
 from torchpipe.pipeline.compile import planned_graph
 from torchpipe.pipeline.planned_rows import PlannedRows
-from torchpipe.pipeline.row_steps import Cursor, RowSteps
+from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+from torchpipe.store.accounts import sample_counts
 
 
 class PlannedBatches:
@@ -38,7 +41,7 @@ class PlannedBatches:
         self.dataset = PlannedRows(
             self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
         )
-        self._config, self._policy, self._collator = config, policy, collator
+        self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
         self._num_epochs: int | None = config.num_epochs or (None if config.repeat else 1)
         if not self.graph.num_rows(0):
@@ -67,7 +70,8 @@ class PlannedBatches:
     def steps(
         self, *, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None = None
     ) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-        """The steps from here on: the numbers of a step's rows, and this rank's batches of it.
+        """The steps from here on: the numbers of the rows of a step, int64 [ranks, accumulation, rows a batch] (-1 is
+        padding), and this rank's batches of it.
 
         Args:
             global_batch_size: rows of a step, over all ranks. Batches that they don't fill have padding alone.
@@ -89,9 +93,21 @@ class PlannedBatches:
         try:
             for step in each:
                 self._given += 1
-                yield steps.packs(step.epoch, step.number), step.micro_batches
+                yield self._layout(steps, step.number), step.micro_batches
         finally:
             close(each)
+
+    def _layout(self, steps: RowSteps, step: int) -> np.ndarray:
+        return steps.layout(0, step, world_size=self._policy.dp_world_size, batch_size=self._batch_size)
+
+    def counts(self) -> SampleCounts:
+        """What became of the rows of all sources; the longest is as long as a document may be."""
+        found = sum_of_counts([sample_counts(store) for store in self.graph.stores])
+        return replace(found, longest=min(found.longest, self._context.max_context_length))
+
+    def describe_rows(self, numbers: Sequence[int]) -> str:
+        """Rows in words: of which sources, and which rows of these."""
+        return self.graph.describe_rows([divmod(number, 1 << ROW_BITS) for number in numbers])
 
     def num_rows(self, num_epochs: int) -> int:
         """The rows of so many epochs."""

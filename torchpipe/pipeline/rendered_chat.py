@@ -132,7 +132,7 @@ class RenderedChat:
                 ensure_final_stop=True,
                 message_loss_mask=list(trained),
             )
-        except (ValueError, TypeError, KeyError, AssertionError) as error:
+        except ValueError as error:
             raise RenderError(
                 f"The renderer refuses the conversation: {error} Mend the row in messages_fn, or leave it out."
             ) from error

@@ -61,7 +61,7 @@ class RendererTokenizerWrapper:
         """Text of ids; control tokens as their text unless they are left out."""
         return self._encoder.decode([ids] if isinstance(ids, int) else list(ids), skip_special_tokens)
 
-    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
         """The id of a token, or those of several; None for one that there is none of."""
         if isinstance(tokens, str):
             return self._encoder.token_to_id(tokens)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torchpipe._optional import import_optional
 from torchpipe._suggest import did_you_mean, listed
-from torchpipe.errors import ConfigError
+from torchpipe.errors import ConfigError, NoFingerprint
 from torchpipe.pipeline.renderer_tokenizer import RendererTokenizerWrapper
 
 _GUESSES = frozenset({"auto", "default"})
@@ -57,6 +57,17 @@ class RenderersLibraryConfig:
                 f"The renderer {self.renderers_config.name!r} can't be made for this tokenizer: {error} Give the "
                 "renderer of the tokenizer's model."
             ) from error
+
+    def fingerprint(self) -> str:
+        """A text that two of them share only if they render alike: the config's fields, and the package's version.
+
+        Raises:
+            NoFingerprint: it is a renderer of the user's own, whose code is not followed.
+        """
+        config = self.renderers_config
+        if config.name == "custom":
+            raise NoFingerprint("A renderer of your own can't be told from others by its config.")
+        return f"renderers {renderers_library().__version__} {config.model_dump_json()}"
 
     @classmethod
     def from_renderers(cls, config: Any) -> "RenderersLibraryConfig":

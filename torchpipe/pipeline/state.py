@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, LoaderStateError
@@ -108,19 +108,62 @@ def _json(state: Mapping[str, Any], name: str) -> dict[str, str]:
     return found
 
 
-def place_text(place: tuple[int, str] | None) -> str:
+class ShardPlace(NamedTuple):
+    """Where a part stands.
+
+    Attributes:
+        num_batches: that it has given.
+        state: of Grain, as JSON.
+    """
+
+    num_batches: int
+    state: str
+
+
+SHARD = "shard_"
+"""What the states of parts are called, before their numbers."""
+
+
+def merged_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One state of those that several ranks gave, for any other number of ranks.
+
+    A state of a planned graph is the same on all ranks, and needs no others. Of a graph that Grain runs, each rank's
+    holds the parts that it reads.
+
+    Args:
+        states: of all ranks, of the same moment.
+
+    Raises:
+        LoaderStateError: they are not of one moment of one run.
+    """
+    merged: dict[str, Any] = {}
+    for state in states:
+        for name, value in state.items():
+            if name.startswith(SHARD):
+                merged[name] = max(value, merged.get(name, ""), key=_how_far)
+            elif merged.setdefault(name, value) != value:
+                raise LoaderStateError(
+                    f"States of several moments or runs can't be one: {name} is {merged[name]!r} and {value!r}."
+                )
+    return merged
+
+
+def _how_far(text: str) -> int:
+    place = place_of(text)
+    return -1 if place is None else place.num_batches
+
+
+def place_text(place: ShardPlace | None) -> str:
     """Where a part stands, as a text; "" where it was not read."""
     return "" if place is None else f"{place[0]} {place[1]}"
 
 
-def place_of(text: object) -> Any:
+def place_of(text: object) -> ShardPlace | None:
     """Where a part stands, of such a text; None for "".
 
     Raises:
         LoaderStateError: it is none.
     """
-    from torchpipe.pipeline.logical_shards import ShardPlace
-
     if text == "":
         return None
     number, _, state = str(text).partition(" ")

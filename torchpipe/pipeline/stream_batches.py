@@ -16,11 +16,18 @@ from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
 from torchpipe.pipeline.agreement import Agreement
 from torchpipe.pipeline.collators import Collator, TrainerBatch
 from torchpipe.pipeline.graph_identity import graph_identity
-from torchpipe.pipeline.logical_shards import ReadBatch, Reading, ShardPlace, read_batches
-from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, place_of, place_text, whole_number_of
+from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
+from torchpipe.pipeline.state import (
+    SHARD,
+    STATE_VERSION,
+    ShardPlace,
+    checked_state,
+    graph_text,
+    place_of,
+    place_text,
+    whole_number_of,
+)
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
-
-_SHARD = "shard_"
 
 
 class StreamBatches:
@@ -57,9 +64,11 @@ class StreamBatches:
         """The batches from here on."""
         ranks = None if self._config.repeat else Agreement(self._policy.dp_world_size)
         reading = self._reading()
-        behind = {shard: place.num_batches for shard, place in self._places.items()}
-        if late := [shard for shard in reading.shards() if behind.get(shard, 0) < self._turns_before(shard) - 1]:
-            say(f"{len(late)} parts of the graph are read again up to batch {self._batch:,}: their state isn't here.")
+        missing = sum(shard not in self._places and self._turns_before(shard) > 0 for shard in reading.shards())
+        if missing:
+            parts = "1 part of the graph is" if missing == 1 else f"{missing} parts of the graph are"
+            whose = "its" if missing == 1 else "their"
+            say(f"{parts} read again up to batch {self._batch:,}: {whose} state isn't here.")
         return self._given_out(self._collated(reading), ranks, reading.shards())
 
     def _given_out(self, batches: Iterator[Any], ranks: Agreement | None, shards: set[int]) -> Iterator[TrainerBatch]:
@@ -130,7 +139,7 @@ class StreamBatches:
             "num_logical_shards": self._num_shards,
             "graph": graph_text(self._identity),
             **{
-                f"{_SHARD}{shard:05d}": place_text(self._places.get(shard))
+                f"{SHARD}{shard:05d}": place_text(self._places.get(shard))
                 for shard in sorted(self._reading().shards() | self._places.keys())
             },
         }
@@ -146,7 +155,7 @@ class StreamBatches:
             )
         self._num_shards = num_shards
         self._batch = whole_number_of(state, "batch")
-        told = {int(name.removeprefix(_SHARD)): text for name, text in state.items() if name.startswith(_SHARD)}
+        told = {int(name.removeprefix(SHARD)): text for name, text in state.items() if name.startswith(SHARD)}
         places = {shard: place_of(text) for shard, text in told.items()}
         self._places = {
             shard: place
@@ -186,29 +195,3 @@ def _collated(reading: Reading, collator: Collator) -> Iterator[Any]:
 
 def _as_it_is(batch: Any) -> Any:
     return batch
-
-
-def merged_states(states: Mapping[int, Mapping[str, Any]] | list[Mapping[str, Any]]) -> dict[str, Any]:
-    """One state of those that several ranks gave, for any other number of ranks.
-
-    A state of a planned graph is the same on all ranks, and needs no others. Of a graph that Grain runs, each rank's
-    holds the parts that it reads.
-
-    Args:
-        states: of all ranks, of the same moment.
-
-    Raises:
-        LoaderStateError: they are not of one moment of one run.
-    """
-    given = list(states.values()) if isinstance(states, Mapping) else list(states)
-    merged: dict[str, Any] = {}
-    for state in given:
-        for name, value in state.items():
-            if name.startswith(_SHARD):
-                if value or name not in merged:
-                    merged[name] = value
-            elif merged.setdefault(name, value) != value:
-                raise LoaderStateError(
-                    f"States of several moments or runs can't be one: {name} is {merged[name]!r} and {value!r}."
-                )
-    return merged

@@ -53,6 +53,7 @@ class TextProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = True
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context"})  # but for the tokenizer nothing of it is used
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(SampleProcessor.Config):

@@ -1,6 +1,7 @@
 """Rows that ``load_dataset`` gives one after another, shard by shard, from any place on."""
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from torchpipe.errors import KindError, SourceError
@@ -82,11 +83,13 @@ class Shard(Iterator[Mapping[str, Any]]):
     def __init__(self, rows: Any, name: str, state: Mapping[str, Any] | None) -> None:
         self._dataset = rows
         self._name = name
+        self._begins_at = None if state is None else deepcopy(dict(state))
         if state is not None:
-            rows.load_state_dict(state)
+            rows.load_state_dict(deepcopy(state))
         self._rows = iter(rows)
 
     def __next__(self) -> Mapping[str, Any]:
+        self._begins_at = None
         try:
             return next(self._rows)
         except StopIteration:
@@ -100,4 +103,5 @@ class Shard(Iterator[Mapping[str, Any]]):
 
     def state(self) -> dict[str, Any]:
         """Where the next row stands: plain values, for :meth:`RowStream.shard`."""
-        return self._dataset.state_dict()
+        # The library tells it only once a row was read.
+        return self._dataset.state_dict() if self._begins_at is None else deepcopy(self._begins_at)
