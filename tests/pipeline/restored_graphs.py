@@ -64,20 +64,28 @@ def graphs() -> dict[str, Any]:
     return {"mixed": mixed, "first_fit": first_fit, "concat": concat, "nested": nested, "web": web}
 
 
-def rows_of(config: Any, max_num_documents: int | None = None) -> Any:
+def dataset_of(config: Any, max_num_documents: int | None = None) -> Any:
     context = DatasetBuildContext(
         tokenizer=None, max_context_length=16, num_tokens_per_batch=48, max_num_documents=max_num_documents
     )
     policy = DatasetIterationPolicy(
         seed=5, shuffle=True, repeat=True, dp_rank=1, dp_world_size=2, streaming_shuffle_buffer_size=7
     )
-    dataset = config.build(context=context, dataset_iteration_policy=policy)
+    return config.build(context=context, dataset_iteration_policy=policy)
+
+
+def rows_of(config: Any, max_num_documents: int | None = None) -> Any:
+    dataset = dataset_of(config, max_num_documents)
     return iter(dataset.to_iter_dataset() if isinstance(dataset, grain.MapDataset) else dataset)
 
 
 def as_list(row: TextSequence) -> list[Any]:
     found = (row.input_ids, row.labels, row.positions, row.padding_mask)
     return [None if values is None else values.tolist() for values in found]
+
+
+def as_dict(row: TextSequence) -> dict[str, Any]:
+    return {"input_ids": row.input_ids, "labels": row.labels}
 
 
 def following(name: str, cap: int | None, state: Any) -> list[Any]:
