@@ -62,6 +62,7 @@ def check_every_state(make: Callable[[], Any]) -> list[TextSequence]:
     for number, state in enumerate(states):
         again = iter(make())
         again.set_state(json.loads(state))
+        assert again.get_state() == json.loads(state)
         assert as_lists(list(again)) == as_lists(rows[number:])
     assert max(map(len, states)) < 400
     return rows
@@ -180,6 +181,34 @@ def test_first_fit_goes_on_from_any_of_its_states(grain_of: Build, strategy: Any
     )
     rows = check_every_state(lambda: grain_of(config, shuffle=True))
     assert sum(len(part) for row in held(rows) for part in row) == 4 * sum(LENGTHS)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    lengths=st.lists(st.integers(0, 30), min_size=1, max_size=60).filter(any),
+    bins=st.integers(1, 3),
+    cap=st.none() | st.integers(1, 4),
+    overflow=st.sampled_from(["drop", "truncate", "split"]),
+    longest=st.integers(1, 25),
+    stop=st.integers(0, 20),
+)
+def test_whatever_is_packed_is_given_or_counted_and_goes_on_anywhere(
+    grain_of: Build, lengths: list[int], bins: int, cap: int | None, overflow: Any, longest: int, stop: int
+) -> None:
+    context = {"max_context_length": longest, "num_tokens_per_batch": 20, "max_num_documents": cap}
+    config = FirstFitPackingConfig(dataset=documents(lengths), num_packing_bins=bins, overflow=overflow)
+    dataset = grain_of(config, context=context, shuffle=True)
+    once = iter(dataset)
+    rows = list(itertools.islice(once, stop))
+    state = json.loads(json.dumps(once.get_state()))
+    rest = list(once)
+    graph_ledger(dataset).check()
+    assert graph_ledger(dataset).nodes[0].tokens_in == sum(lengths)
+    assert all(len(part) <= longest for row in held(rows + rest) for part in row)
+    assert all(cap is None or len(row) <= cap for row in held(rows + rest))
+    again = iter(grain_of(config, context=context, shuffle=True))
+    again.set_state(state)
+    assert as_lists(list(again)) == as_lists(rest)
 
 
 def test_rows_are_given_as_soon_as_they_are_full(grain_of: Build) -> None:

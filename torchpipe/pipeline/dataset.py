@@ -121,7 +121,8 @@ class WeightedDataset:
         dataset: its rows, a :class:`DatasetConfig`.
         weight: its share, relative to the others'; or a weight by the first item of the mix that it holds for, as
             ``{0: 1.0, 10_000: 0.5}``.
-        max_epochs: how often it may be gone through; None: as often as the mix needs it.
+        max_epochs: how often it may be gone through, 0.5 for half of it; then it gives no more, and the others go on.
+            None: as often as the mix needs it. What is a stream has whole passes alone, all in one order.
         name: what its order is hashed from; None: the name of ``dataset``, or else a hash of its settings.
     """
 
