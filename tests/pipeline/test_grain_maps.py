@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,11 @@ from torchpipe.errors import ConfigError, DataError, KindError
 from torchpipe.pipeline import (
     DatasetConcatConfig,
     DatasetIterationPolicy,
+    DatasetMixConfig,
     IndexedJsonlSource,
     SampleProcessor,
     SingleDatasetConfig,
+    WeightedDataset,
 )
 from torchpipe.pipeline.ledger import graph_ledger
 
@@ -30,6 +33,12 @@ class Drawing(SampleProcessor):
 
     def __call__(self, sample: Any, rng: np.random.Generator) -> Any:
         return sample, int(rng.integers(2**62))
+
+
+class SaidToBeDeterministic(Drawing):
+    """It is not."""
+
+    deterministic = True
 
 
 class Numbers(grain.IterDataset[int]):
@@ -132,6 +141,12 @@ def test_a_row_draws_the_same_numbers_wherever_the_order_puts_it_and_others_in_e
     }
 
 
+def test_a_processor_that_is_said_to_draw_nothing_and_draws_is_refused(grain_of: Build, graph_rows: Rows) -> None:
+    config = SingleDatasetConfig(source=range(3), processor=SaidToBeDeterministic.Config())
+    with pytest.raises(ConfigError, match="SaidToBeDeterministic is said to be deterministic, and asked the random"):
+        graph_rows(grain_of(config))
+
+
 def test_two_children_of_one_length_have_orders_of_their_own_in_all_epochs(grain_of: Build) -> None:
     children = [SingleDatasetConfig(source=range(40), name=name) for name in ("one", "two")]
     policies = [{"seed": seed} for seed in (11, 12, 13)]  # seeds that are neighbours
@@ -167,6 +182,22 @@ def test_a_stream_is_this_ranks_part_and_is_shuffled_some_rows_at_a_time(grain_o
     assert dict(plain) == dict(ranks[0])  # a row draws by its number, not by its place
 
 
+def test_a_shuffled_stream_goes_on_from_any_of_its_states(grain_of: Build) -> None:
+    def rows() -> Any:
+        return iter(grain_of(SingleDatasetConfig(source=NumbersConfig()), shuffle=True, dp_world_size=4))
+
+    once = rows()
+    states, given = [once.get_state()], []
+    for row in once:
+        given.append(row)
+        states.append(once.get_state())
+    assert sorted(given) == list(range(0, 60, 4))
+    for number, state in enumerate(states):
+        again = rows()
+        again.set_state(state)
+        assert list(again) == given[number:]
+
+
 def test_fewer_rows_than_ranks_are_refused(grain_of: Build) -> None:
     with pytest.raises(ValueError, match="^dataset has 3 rows, fewer than dp_world_size=4: list. Give it more rows"):
         grain_of(SingleDatasetConfig(source=[1, 2, 3]), dp_world_size=4)
@@ -196,6 +227,20 @@ def test_a_data_set_that_repeats_and_gives_nothing_ends_with_an_error(grain_of: 
     dataset = grain_of(config, repeat=True, shuffle=shuffle, dp_rank=1, dp_world_size=2)
     with pytest.raises(DataError, match="news: none of its 9 rows is left. Loosen its filters, or take it out"):
         next(iter(dataset.to_iter_dataset()))
+
+
+def test_read_options_that_are_given_are_obeyed_and_change_no_row(grain_of: Build) -> None:
+    child = SingleDatasetConfig(source=range(50), processor=Drawing.Config(), pre_filters=[lambda row: row % 7])
+    config = DatasetMixConfig(datasets=(WeightedDataset(dataset=child), WeightedDataset(dataset=child, weight=2)))
+    given, names = [], set()
+    for threads in (0, 4):
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=5 * threads)
+        rows = iter(grain_of(config, context={"read_options": options}, shuffle=True, repeat=True).to_iter_dataset())
+        given.append([next(rows) for _ in range(200)])
+        names |= {thread.name.split("_")[0] for thread in threading.enumerate()}
+        rows.close()
+    assert given[0] == given[1]
+    assert "grain-prefetch" in names
 
 
 def test_what_is_built_can_be_sent_to_another_process(grain_of: Build, graph_rows: Rows) -> None:

@@ -49,7 +49,7 @@ def documents(name: str, lengths: Sequence[int], *, first: int = 0, trained: flo
     return SingleDatasetConfig(source=rows, name=name)
 
 
-def counts(rows: Sequence[str]) -> dict[str, int]:
+def counts(rows: Sequence[Any]) -> dict[str, int]:
     return dict(Counter(row[0] for row in rows))
 
 
@@ -206,6 +206,7 @@ def test_a_mix_goes_on_from_any_of_its_states(grain_of: Build, by: Any, stop: An
     for number, state in enumerate(states):
         again = rows()
         again.set_state(state)
+        assert again.get_state() == state
         rest = [row.input_ids.tolist() for row in itertools.islice(again, 30 - number)]
         assert rest == given[number:]
         assert mix_shares(again) == mix_shares(once)

@@ -6,23 +6,24 @@ from typing import Any
 
 from torchpipe._seeds import derive
 from torchpipe.data.node_names import node_names
+from torchpipe.pipeline.dataset import WeightedDataset
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.types import DatasetIterationPolicy
 
 
 def child_names(children: Sequence[Any]) -> list[str]:
-    """The names of a node's children: ``name`` of each, or of what it weighs, or else a label; equal ones numbered.
+    """The names of a node's children; equal ones of data sets are numbered, since one may stand there several times.
 
     Args:
-        children: configs, or :class:`~torchpipe.pipeline.WeightedDataset`.
+        children: data sets, called by their ``name`` or else a label; or :class:`~torchpipe.pipeline.WeightedDataset`,
+            whose ``name`` comes first.
 
     Raises:
-        ConfigError: two are given one name.
+        ConfigError: two weighted data sets are given one name.
     """
-    nodes = [getattr(child, "dataset", child) if hasattr(child, "weight") else child for child in children]
-    given = [
-        getattr(child, "name", None) or getattr(node, "name", None) for child, node in zip(children, nodes, strict=True)
-    ]
+    weighted = [child if isinstance(child, WeightedDataset) else None for child in children]
+    nodes = [child if one is None else one.dataset for child, one in zip(children, weighted, strict=True)]
+    given = [None if one is None else one.name for one in weighted]
     return node_names(given, [node_label(node) for node in nodes])
 
 

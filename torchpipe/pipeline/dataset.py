@@ -5,7 +5,7 @@ Grain, which is imported then.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
@@ -63,9 +63,9 @@ class SingleDatasetConfig:
     """
 
     source: Any
-    pre_filters: tuple[Any, ...] = ()
+    pre_filters: Sequence[Any] = ()
     processor: Any = None
-    post_filters: tuple[Any, ...] = ()
+    post_filters: Sequence[Any] = ()
     on_error: OnError = "raise"
     max_error_share: float = 1.0
     quarantine_file: str | None = None
@@ -121,7 +121,8 @@ class WeightedDataset:
         dataset: its rows, a :class:`DatasetConfig`.
         weight: its share, relative to the others'; or a weight by the first item of the mix that it holds for, as
             ``{0: 1.0, 10_000: 0.5}``.
-        max_epochs: how often it may be gone through; None: as often as the mix needs it.
+        max_epochs: how often it may be gone through, 0.5 for half of it; then it gives no more, and the others go on.
+            None: as often as the mix needs it. What is a stream has whole passes alone, all in one order.
         name: what its order is hashed from; None: the name of ``dataset``, or else a hash of its settings.
     """
 
@@ -168,7 +169,7 @@ class DatasetMixConfig:
         ConfigError: there is no child, or a weight is not a number above 0.
     """
 
-    datasets: tuple[WeightedDataset, ...]
+    datasets: Sequence[WeightedDataset]
     by: MixBy = "rows"
     stop: MixStop = "first"
     name: str | None = None
@@ -218,7 +219,7 @@ class DatasetConcatConfig:
         name: see :class:`SingleDatasetConfig`.
     """
 
-    datasets: tuple[Any, ...]
+    datasets: Sequence[Any]
     name: str | None = None
 
     def __post_init__(self) -> None:

@@ -193,7 +193,8 @@ class _FitIterator(grain.DatasetIterator[Any]):
 
     def get_state(self) -> dict[str, Any]:
         group = self._group
-        return {"parent": group.before, "num_given": group.num_given, "first_sample": group.first_sample}
+        num_given = group.num_given + self._num_to_skip  # rows that are still to be made again were given too
+        return {"parent": group.before, "num_given": num_given, "first_sample": group.first_sample}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._parent.set_state(state["parent"])

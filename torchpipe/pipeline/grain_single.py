@@ -1,14 +1,17 @@
 """The rows of one source as data sets of Grain: read by number, or as a stream."""
 
+from collections.abc import Callable
 from typing import Any
 
 import grain
 
+from torchpipe._seeds import derive
 from torchpipe.errors import KindError, located
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
 from torchpipe.pipeline.grain_order import EpochOrder, none_left
 from torchpipe.pipeline.grain_reading import GrainDataset
+from torchpipe.pipeline.grain_window import ShuffledWindows
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.row_maker import RowMaker
@@ -47,9 +50,8 @@ def built_single(
         return EpochOrder(made, policy, called=called)
     numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
     if policy.shuffle:
-        numbered = grain.experimental.WindowShuffleIterDataset(
-            numbered, window_size=policy.streaming_shuffle_buffer_size, seed=seed_32(policy.seed, "window shuffle")
-        )
+        size, seed = policy.streaming_shuffle_buffer_size, derive(policy.seed, "windows", policy.dp_rank)
+        numbered = ShuffledWindows(numbered, window_size=size, seed=seed)
     return MadeStream(numbered, maker, seed=seed_32(policy.seed, "processor", policy.dp_rank), called=called)
 
 
@@ -85,11 +87,7 @@ class MadeRows(grain.MapDataset[Any]):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        rng = self._generators.acquire_rng(index)
-        try:
-            return self._maker(index % len(self), lambda: self._parent[index], rng)
-        finally:
-            self._generators.release_rng(rng)
+        return _made(self._maker, self._generators, index, index % len(self), lambda: self._parent[index])
 
     def __str__(self) -> str:
         return f"MadeRows({self.ledger.name})"
@@ -181,11 +179,7 @@ class _MadeIterator(grain.DatasetIterator[Any]):
             except StopIteration:
                 self._maker.ended()
                 raise
-            rng = self._generators.acquire_rng(number)
-            try:
-                made = self._maker(number, lambda row=row: row, rng)
-            finally:
-                self._generators.release_rng(rng)
+            made = _made(self._maker, self._generators, number, number, lambda row=row: row)
             if made is not None:
                 return made
         raise none_left(f"{self._called}, its last rows", _MOST_IN_VAIN)
@@ -195,3 +189,14 @@ class _MadeIterator(grain.DatasetIterator[Any]):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._parent.set_state(state)
+
+
+def _made(maker: RowMaker, generators: Any, index: int, number: int, read: Callable[[], Any]) -> Any:
+    """What becomes of row ``number``, with the random numbers that belong to ``index``."""
+    if not maker.draws:
+        return maker(number, read, None)
+    rng = generators.acquire_rng(index)
+    try:
+        return maker(number, read, rng)
+    finally:
+        generators.release_rng(rng)

@@ -36,8 +36,13 @@ class Documents:
 
     @property
     def num_media(self) -> int:
-        """How many entries of all media."""
-        return sum(len(values) for values in self.media.values())
+        """How many entries a collator counts: one for each picture, and for each video one for each of its grids of
+        patches. Of a video that is pixels each frame counts, which is no less.
+        """
+        pictures, videos = (self.media.get(name, ()) for name in MEDIA)
+        return len(pictures) + sum(
+            len(video) if (grid := getattr(video, "grid_thw", None)) is None else int(grid[0]) for video in videos
+        )
 
     def part(self, start: int, stop: int) -> "Documents":
         """Tokens ``start`` to ``stop``: what stands there of each document, as a document of its own."""
@@ -78,20 +83,25 @@ def documents_of(sample: Any) -> Documents:
             begins wherever a position is 0; without positions it is one. What ``padding_mask`` marks is no part of it.
 
     Raises:
-        DataError: it is something else.
+        DataError: it is something else, or ids and labels are not as many whole numbers each.
     """
     fields = _fields(sample)
     ids, labels = np.asarray(fields["input_ids"]), np.asarray(fields["labels"])
-    positions = fields.get("positions")
-    mask = fields.get("padding_mask")
-    begins = np.zeros(len(ids), np.bool_) if positions is None else np.asarray(positions) == 0
-    if mask is not None and np.any(kept := ~np.asarray(mask, dtype=np.bool_)) and not np.all(kept):
-        ids, labels, begins = ids[kept], labels[kept], begins[kept]
-    elif mask is not None and np.all(mask):
-        ids, labels, begins = ids[:0], labels[:0], begins[:0]
-    if len(begins):
+    if ids.ndim != 1 or ids.shape != labels.shape or (len(ids) and {ids.dtype.kind, labels.dtype.kind} - set("iu")):
+        raise DataError(
+            f"A row to be packed has input_ids {list(ids.shape)} of {ids.dtype} and labels {list(labels.shape)} of "
+            f"{labels.dtype}. Give whole numbers in one dimension, one label for each token."
+        )
+    positions, mask = fields.get("positions"), fields.get("padding_mask")
+    begins = None if positions is None else np.asarray(positions) == 0
+    if mask is not None and np.any(mask):
+        kept = ~np.asarray(mask, dtype=np.bool_)
+        ids, labels, begins = ids[kept], labels[kept], None if begins is None else begins[kept]
+    if begins is None or not len(ids):
+        lengths = np.full(int(len(ids) > 0), len(ids), np.int64)
+    else:
         begins[0] = True
-    lengths = np.diff(np.flatnonzero(begins), append=len(ids)) if len(ids) else np.zeros(0, np.int64)
+        lengths = np.diff(np.flatnonzero(begins), append=len(ids))
     media = {name: list(fields[name]) for name in MEDIA if fields.get(name) is not None}
     return Documents(input_ids=ids, labels=labels, lengths=lengths, media=media)
 

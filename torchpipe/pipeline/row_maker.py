@@ -1,6 +1,6 @@
 """What filters and a processor make of one row of a source, and what becomes of a row that can't be used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.ledger import NodeLedger
+from torchpipe.pipeline.processors import without_draws
 
 _FEWEST_OF_A_STREAM = 1000
 """A stream does not say how many rows it has. Its share of errors is one of so many rows, until more were read."""
@@ -31,9 +32,9 @@ class RowMaker:
     def __init__(
         self,
         *,
-        pre_filters: tuple[Callable[[Any], Any], ...],
+        pre_filters: Sequence[Callable[[Any], Any]],
         processor: Any,
-        post_filters: tuple[Callable[[Any], Any], ...],
+        post_filters: Sequence[Callable[[Any], Any]],
         policy: RowPolicy,
         called: str,
         num_rows: int | None,
@@ -41,6 +42,7 @@ class RowMaker:
     ) -> None:
         self._pre_filters = pre_filters
         self._processor = processor
+        self._is_deterministic = getattr(processor, "deterministic", None) is True
         self._post_filters = post_filters
         self._called = called
         self._policy = policy
@@ -48,17 +50,22 @@ class RowMaker:
         self.ledger = ledger
 
     @property
+    def draws(self) -> bool:
+        """Whether a processor may draw random numbers."""
+        return self._processor is not None and not self._is_deterministic
+
+    @property
     def may_leave_out(self) -> bool:
         """Whether it may give nothing for a row."""
         return bool(self._pre_filters or self._processor or self._post_filters or self._policy.leaves_out)
 
-    def __call__(self, number: int, read: Callable[[], Any], rng: np.random.Generator) -> Any:
+    def __call__(self, number: int, read: Callable[[], Any], rng: np.random.Generator | None) -> Any:
         """What becomes of a row; None: it is left out, and counted under its reason.
 
         Args:
             number: of the row in its source.
             read: gives the row.
-            rng: for the processor.
+            rng: for the processor, where it may draw.
 
         Raises:
             Exception: what reading it, a filter or the processor raised, with the row's number. A DataError only where
@@ -93,7 +100,7 @@ class RowMaker:
         """
         self._errors.check(self.ledger.rows_in)
 
-    def _made(self, content: Any, rng: np.random.Generator) -> tuple[Any, str | None]:
+    def _made(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:
         """What becomes of a row, or the reason why nothing does."""
         if content is None:
             return None, "empty"
@@ -101,14 +108,20 @@ class RowMaker:
             return None, "filtered"
         made: Any = content
         if self._processor is not None:
-            # A SampleProcessor gives the reason with it; any other callable of its form does not.
-            outcome = getattr(self._processor, "outcome", None)
-            made, reason = (self._processor(content, rng), None) if outcome is None else outcome(content, rng)
+            made, reason = self._outcome(content, rng)
             if made is None:
                 return None, reason or "dropped"
         if not all(keeps(made) for keeps in self._post_filters):
             return None, "filtered"
         return made, None
+
+    def _outcome(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:
+        """What the processor gives, and why it gives nothing."""
+        if self._is_deterministic:
+            return without_draws(self._processor, content)
+        # A SampleProcessor gives the reason with it; any other callable of its form does not.
+        outcome = getattr(self._processor, "outcome", None)
+        return (self._processor(content, rng), None) if outcome is None else outcome(content, rng)
 
 
 class _Errors:
