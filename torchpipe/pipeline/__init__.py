@@ -9,6 +9,8 @@ from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.chat_processor import ChatProcessor
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.multimodal import MultiModalProcessor
+from torchpipe.pipeline.multimodal_collator import MultiModalCollator
 from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.renderers import RenderersConfigAdapter, RenderersLibraryConfig, from_renderers
 from torchpipe.pipeline.sequences import TextSequence
@@ -24,6 +26,8 @@ __all__ = [
     "Configurable",
     "DatasetBuildContext",
     "DatasetIterationPolicy",
+    "MultiModalCollator",
+    "MultiModalProcessor",
     "RandomAccessDataSource",
     "RenderersConfigAdapter",
     "RenderersLibraryConfig",
