@@ -25,11 +25,17 @@ from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
 from torchpipe.modules import TransformerSelfAttentionLayer
+from torchpipe.pipeline import FirstRows, GraphSteps
 
 # Every key that the recipe reads. A key that is not here is refused by name, or, if it is one of torchtune's, answered.
 KEYS = {
     "tokenizer": Setting(),
-    "dataset": Setting(),
+    "dataset": Setting(None),
+    "dataloader": Setting(
+        None
+    ),  # instead of dataset: a graph and its loader (torchpipe.pipeline.GrainDataLoader.Config)
+    "max_context_length": Setting(None, at_least=1, can_be_null=True),  # of a graph's documents; null: the tokenizer's
+    "num_tokens_per_batch": Setting(None, at_least=1, can_be_null=True),  # of a graph's rows; null: max_context_length
     "model": Setting(),
     "optimizer": Setting(),
     "loss": Setting(),
@@ -79,12 +85,22 @@ KEYS = {
     "max_generated_tokens": Setting(64, at_least=0),
 }
 WORKERS = ("num_workers", "pin_memory", "prefetch_factor", "read_ahead")
+SAID_BY_DATALOADER = (*WORKERS, "batch_size", "epochs", "max_steps_per_epoch", "shuffle", "balance", "collate_fn")
 
 
 def checked_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
     settings = config.read_settings(cfg, KEYS)
     config.validate(cfg)
+    if (settings.dataset is None) == (settings.dataloader is None):
+        raise ConfigError("The rows come from dataset, or from the graph of dataloader. Give one of the two sections.")
+    if settings.dataloader and (said := [key for key in SAID_BY_DATALOADER if key in cfg]):
+        raise ConfigError(
+            f"{said[0]} has no effect beside dataloader, whose section says such things itself. Leave it out."
+        )
+    if settings.dataloader and settings.dataloader.get("repeat", True):
+        if not (settings.max_steps or settings.dataloader.get("num_epochs")):
+            raise ConfigError("The run has no end: dataloader.repeat is true. Set max_steps, or dataloader.num_epochs.")
     training.check_run_settings(settings)
     if settings.global_batch_size and settings.gradient_accumulation_steps > 1:
         raise ConfigError(
@@ -121,14 +137,25 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     checkpointer = config.instantiate(settings.checkpointer)
     base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
-    dataset = instantiate_dataset(settings.dataset, tokenizer)
+    graph, longest = None, settings.max_context_length or tokenizer.max_seq_len
+    if settings.dataloader:
+        graph = config.instantiate(settings.dataloader).build(
+            tokenizer=tokenizer,
+            max_context_length=longest,
+            num_tokens_per_batch=settings.num_tokens_per_batch or longest,
+            dp_rank=ranks.rank,
+            dp_world_size=ranks.world_size,
+        )
+    first = max(1, settings.num_rows_for_training_loss)
+    dataset = FirstRows(graph, first) if graph else instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_held_out(settings.dataset_val or None, tokenizer)
     by_shard = isinstance(dataset, GrowingPackedDataset)  # tokenised in the background, while it is trained on
     if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
     report = partial(report_rows, check_rows=settings.check_rows)
-    counts = report("first training rows" if by_shard else "training rows", first_rows)
+    knows_first_alone = by_shard or (graph is not None and not graph.is_planned)
+    counts = report("first training rows" if knows_first_alone else "training rows", first_rows)
     held_out_counts = report_held_out(held_out, check_rows=settings.check_rows)
     widest = max([found.longest for found in (counts, *held_out_counts.values()) if found], default=None)
     first_sample = first_rows[0]
@@ -144,7 +171,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         tokenizer=tokenizer,
     )
     print(training.describe_parameters(model), flush=True)
-    training.check_model(model, counts, first_sample)
+    whole = {"tokens": first_sample["tokens"][:longest]} if graph else first_sample  # positions of a graph begin anew
+    training.check_model(model, counts, whole)
     if by_shard:
         dataset.check_with(partial(training.check_model, model, sample=first_sample))
     for name, rows in held_out.items():
@@ -184,16 +212,25 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         found = {"training": loss_over(Subset(first_rows, range(num_rows))).mean} if num_rows else {}
         return found | training.held_out_losses(loss_over, held_out)
 
-    per_step = settings.batch_size * settings.gradient_accumulation_steps * ranks.world_size
-    steps = steps_of(
-        dataset,
-        global_batch_size=settings.global_batch_size or state.get("loader", {}).get("global_batch_size", per_step),
-        seed=settings.seed,
-        shuffle=settings.shuffle,
-        balance=settings.balance,
-        max_steps=settings.max_steps_per_epoch,
-    )
-    loader = loader_of(dataset, steps)
+    rows_a_batch = graph.collator.num_rows_per_batch() if graph else settings.batch_size
+    per_step = rows_a_batch * settings.gradient_accumulation_steps * ranks.world_size
+    global_batch_size = settings.global_batch_size or state.get("loader", {}).get("global_batch_size", per_step)
+    steps = None
+    if graph:
+        collate = training.collater(first_sample, model, collate_fn, padding_idx=padding_idx)
+        loader: Any = GraphSteps(graph, global_batch_size=global_batch_size, collate_fn=collate)
+        described = loader.describe_rows
+    else:
+        steps = steps_of(
+            dataset,
+            global_batch_size=global_batch_size,
+            seed=settings.seed,
+            shuffle=settings.shuffle,
+            balance=settings.balance,
+            max_steps=settings.max_steps_per_epoch,
+        )
+        loader = loader_of(dataset, steps)
+        described = partial(describe_rows, dataset)
 
     def num_steps() -> int | None:  # None: not known before all rows are tokenised
         return loader.num_steps(epochs=settings.epochs, max_steps=settings.max_steps)
@@ -278,15 +315,13 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
                     continue
                 # This micro-batch's sum over its trained tokens, divided by those of the whole step.
                 loss = training.batch_loss(model, loss_fn, batch, device) * (training.trained_weight(batch) / weight)
-                step_loss += training.check_loss(
-                    float(loss.detach()), step=step, rows=partial(describe_rows, dataset, packs)
-                )
+                step_loss += training.check_loss(float(loss.detach()), step=step, rows=partial(described, packs))
                 loss.backward()
             ranks.sum_gradients(model)
             if weight:  # a step without a trained token changes nothing
                 if settings.clip_grad_norm:
                     norm = training.clip_grad_norm(model, float(settings.clip_grad_norm))
-                    rows = partial(describe_rows, dataset, [pack for packs in packs_of_step for pack in packs])
+                    rows = partial(described, [pack for packs in packs_of_step for pack in packs])
                     measured["grad_norm"] = training.check_loss(norm, step=step, rows=rows, name="gradient norm")
                 optimizer.step()
                 if scheduler:

@@ -18,7 +18,7 @@ from typing import Any
 
 from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
-from torchpipe._own_code import is_own, own_code
+from torchpipe._own_code import is_own, library_version, own_code
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -31,6 +31,19 @@ PURE_MODULES = frozenset(
 """Modules of the standard library whose functions give the same for the same arguments (and ``warnings``)."""
 
 _PURE_SUBMODULES = frozenset({"collections.abc", "json.decoder", "json.encoder", "urllib.parse", "html.entities"})
+
+PURE_NUMPY = frozenset(
+    """abs absolute add all any append arange argmax argmin argsort array array_equal asarray ascontiguousarray
+    atleast_1d bincount bool_ broadcast_to ceil clip column_stack concatenate copy count_nonzero cumsum diff divide dot
+    dtype equal expand_dims flatnonzero flip float16 float32 float64 floor frombuffer full full_like greater
+    greater_equal hstack iinfo int16 int32 int64 int8 integer intp invert isfinite isin isnan less less_equal linspace
+    logical_and logical_not logical_or max maximum mean min minimum mod multiply nan ndim newaxis nonzero not_equal ones
+    ones_like pad power prod ravel repeat reshape resize roll round searchsorted shape sign size sort split sqrt squeeze
+    stack std subtract sum take take_along_axis tile transpose tril triu uint16 uint32 uint64 uint8 union1d unique
+    vstack where zeros zeros_like""".split()  # noqa: SIM905
+)
+"""Names of NumPy that give the same for the same arguments, with the same release of it: no files, no memory that was
+not written, no random numbers."""
 
 _IMPURE_BUILTINS = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input", "locals", "open"}
@@ -100,11 +113,13 @@ def write_function(writer: Writer, function: types.FunctionType) -> None:
 
 
 def _is_known(writer: Writer, module: str, name: str) -> bool:
-    """Writes a name that says all: one of ours, or of a pure module."""
+    """Writes a name that says all: one of ours, of a pure module, or a pure one of NumPy."""
     if is_own(module):
         writer.once("the code of torchpipe", own_code)
     elif _is_pure(module):
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
+    elif module == "numpy" and name in PURE_NUMPY:
+        writer.once("the release of NumPy", lambda: library_version("numpy"))
     else:
         return False
     writer.mark("known", f"{module}.{name}")

@@ -69,6 +69,10 @@ class SourceError(TorchpipeError, OSError):
     """A file or data set can't be read."""
 
 
+class MissingFileError(SourceError, FileNotFoundError):
+    """A file isn't there, or nothing matches a pattern."""
+
+
 class MalformedRow(SourceError, DataError):  # noqa: N818  # what it is of, beside SourceError
     """One row of a file can't be read as it is written; the rows around it can.
 
@@ -105,12 +109,20 @@ class CheckpointError(TorchpipeError, RuntimeError):
     """A checkpoint is missing, damaged, or does not belong to this run."""
 
 
+class LoaderStateError(CheckpointError, ValueError):
+    """A loader's state can't be gone on from: it is damaged, or of other data."""
+
+
 class DistributedError(TorchpipeError, RuntimeError):
     """The processes that train together don't, or can't, do the same."""
 
 
 class ConfigError(TorchpipeError, ValueError):
     """A config or an argument can't be used as it is."""
+
+
+class KindError(ConfigError, TypeError):
+    """Something of another kind was given than is asked for."""
 
 
 class MissingLibraryError(TorchpipeError, ImportError):

@@ -33,6 +33,18 @@ class Pair(Configurable):
         hook: Callable[..., Any] | None = None
 
 
+class Window(Configurable):
+    """A setting that may be changed, as torchtitan's are."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Configurable.Config):
+        size: int
+
+        def __post_init__(self) -> None:
+            if self.size < 1:
+                raise ValueError(f"size is {self.size}")
+
+
 SOURCE = """
 from dataclasses import dataclass
 from torchpipe.config import Configurable
@@ -101,17 +113,23 @@ def test_a_config_as_dicts() -> None:
     }
 
 
-def test_a_config_must_be_a_frozen_keyword_only_dataclass() -> None:
-    with pytest.raises(ConfigError, match=r"isn't decorated as a dataclass\. Write it as @dataclass\(frozen=True"):
+def test_a_config_must_be_a_keyword_only_dataclass() -> None:
+    with pytest.raises(ConfigError, match=r"isn't decorated as a dataclass\. Write it as @dataclass\(kw_only=True"):
 
         class Bare(Configurable):
             class Config(Configurable.Config):
                 x: int = 0
 
-    with pytest.raises(ConfigError, match=r"Config must be frozen and keyword-only"):
+    with pytest.raises(ConfigError, match=r"isn't decorated as a dataclass"):
+
+        class Inherited(Lines):
+            class Config(Lines.Config):
+                kept = (3,)  # which would have no effect
+
+    with pytest.raises(ConfigError, match=r"Config must be keyword-only, and x can be given by position"):
 
         class Positional(Configurable):
-            @dataclass(frozen=True)
+            @dataclass
             class Config(Configurable.Config):
                 x: int = 0
 
@@ -121,6 +139,103 @@ def test_a_config_must_be_a_frozen_keyword_only_dataclass() -> None:
             @dataclass(frozen=True, kw_only=True)
             class Config:  # pyright: ignore[reportIncompatibleVariableOverride]
                 x: int = 0
+
+
+def test_a_config_may_be_changed_where_its_class_lets_it() -> None:
+    config = Window.Config(size=3)
+    config.size = 4
+    assert config.build().config.size == 4
+    assert not hasattr(config, "__dict__")
+
+
+def test_what_is_built_holds_a_copy_of_the_settings() -> None:
+    config = Window.Config(size=3)
+    built = config.build()
+    config.size = 4
+    assert (built.config.size, built.config is config) == (3, False)
+
+
+def test_changed_settings_are_checked_again_when_they_are_built() -> None:
+    config = Window.Config(size=3)
+    config.size = 0
+    with pytest.raises(ValueError, match="size is 0"):
+        config.build()
+
+
+def test_configs_without_fields_compare_by_their_class() -> None:
+    class Base(Configurable):
+        class Config(Configurable.Config):
+            pass
+
+    class Changeable(Base):
+        @dataclass(kw_only=True, slots=True)
+        class Config(Base.Config):
+            x: int = 0
+
+    class Fixed(Base):
+        @dataclass(kw_only=True, slots=True, frozen=True)
+        class Config(Base.Config):
+            x: int = 0
+
+    class Plain(Base):
+        pass
+
+    assert Plain.Config() == Plain.Config()
+    assert len({Plain.Config(), Plain.Config(), Base.Config()}) == 2
+    assert repr(Plain.Config()).endswith("Plain.Config()")
+    assert Plain.Config().to_dict() == {}
+    assert (Changeable.Config(x=1).build().config.x, Fixed.Config(x=2).build().config.x) == (1, 2)
+    assert Changeable.Config(x=1) != Changeable.Config(x=2)
+
+
+def test_a_subclass_of_a_changeable_one_has_a_changeable_config() -> None:
+    class Wider(Window):
+        pass
+
+    config = Wider.Config(size=3)  # pyright: ignore[reportCallIssue]
+    config.size = 5
+    assert (type(config.build()), config.build().config.size) == (Wider, 5)
+
+
+def test_a_field_can_not_be_given_when_it_is_built() -> None:
+    with pytest.raises(ConfigError, match=r"Lines\.Config\.build\(\) was given kept, which the config says"):
+        Lines.Config(path="a").build(kept=(3,))
+
+
+def test_values_of_a_class_are_found_in_a_tree_and_can_be_replaced() -> None:
+    @dataclass(kw_only=True, slots=True)
+    class Node(Configurable.Config):
+        children: Any = None
+
+    @dataclass(frozen=True, kw_only=True)
+    class Plain:
+        inner: Any
+
+    first, second, third = Window.Config(size=1), Window.Config(size=2), Window.Config(size=3)
+    tree = Node(children=[first, Plain(inner=(second,)), {"a": Node(children=third)}])
+    found = list(tree.traverse(Window.Config))
+    assert [path for path, *_ in found] == ["children.0", "children.1.inner.0", "children.2.a.children"]
+    assert [config for _, config, *_ in found] == [first, second, third]
+    _, _, parent, name = found[2]
+    setattr(parent, str(name), None)
+    _, _, parent, name = found[0]
+    parent[name] = Window.Config(size=9)
+    assert [config.size for _, config, *_ in tree.traverse(Window.Config)] == [9, 2]
+
+
+def test_what_is_within_a_found_value_is_found_when_asked_for() -> None:
+    @dataclass(kw_only=True, slots=True)
+    class Node(Configurable.Config):
+        child: Any = None
+
+    tree = Node(child=Node())
+    assert list(tree.traverse(Node)) == [("", tree, None, None)]
+    assert list(tree.traverse(Node, recurse=True)) == [("", tree, None, None), ("child", tree.child, tree, "child")]
+
+
+def test_a_value_without_a_form_is_written_as_its_repr_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert Pair.Config(first=Lines.Config(path="a"), hook=1j).to_dict()["hook"] == "1j"  # pyright: ignore
+    assert "A config holds a complex" in caplog.text
 
 
 def test_a_config_without_a_class_has_nothing_to_build() -> None:

@@ -50,7 +50,7 @@ def test_the_codes_of_reasons_stay_as_they_are_on_disks() -> None:
     assert (
         *("filtered", "too_long", "nothing_trained", "unproved", "malformed_json", "empty", "bad_columns"),
         *("bad_message", "bad_role_order", "media_mismatch", "bad_media", "unwritable", "chosen_equals_rejected"),
-        *("prompts_differ", "error", "duplicate", "other_part"),
+        *("prompts_differ", "error", "duplicate", "other_part", "dropped"),
     ) == REASONS
 
 

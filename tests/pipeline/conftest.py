@@ -10,7 +10,7 @@ import jinja2
 import pytest
 import tokenizers
 
-from torchpipe.pipeline import DatasetBuildContext
+from torchpipe.pipeline import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.tokenizers import ChatTemplateTokenizer
 from torchpipe.tokenizers.families import QWEN3
 
@@ -111,3 +111,24 @@ def rows_of(shared_data: Path) -> Callable[..., list[Any]]:
 def golden(rows_of: Callable[..., list[Any]]) -> list[Any]:
     """Qwen 3's golden conversations."""
     return rows_of("golden", "qwen3.jsonl")
+
+
+@pytest.fixture(scope="session")
+def grain_of() -> Callable[..., Any]:
+    """Function (config, context=, policy's fields) -> what Grain runs of the graph."""
+
+    def built(config: Any, *, context: Any = None, **policy: Any) -> Any:
+        numbers = {"max_context_length": 8, "num_tokens_per_batch": 16, **(context or {})}
+        fields = {"seed": 7, "shuffle": False, "repeat": False, "dp_rank": 0, "dp_world_size": 1}
+        return config.build(
+            context=DatasetBuildContext(**{"tokenizer": None, **numbers}),
+            dataset_iteration_policy=DatasetIterationPolicy(**{**fields, "streaming_shuffle_buffer_size": 4, **policy}),
+        )
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def graph_rows() -> Callable[[Any], list[Any]]:
+    """Function (what Grain runs) -> all of its rows, one after the other."""
+    return lambda dataset: list(dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset)

@@ -91,7 +91,7 @@ def test_a_function_of_the_user_is_given_the_settings_that_it_names() -> None:
     made = processor(sample_processor=of_caption, patch_size=14)
     sample: Any = made({"caption": "xyz"}, RNG)
     assert sample["input_ids"].tolist()[-3:] == [120, 121, 122]
-    assert made.outcome({"caption": ""}, RNG) == (None, "filtered")
+    assert made.outcome({"caption": ""}, RNG) == (None, "dropped")
     assert seen == {"tokenizer": Tokenizer, "patch_size": 14}
     processor(sample_processor=with_all)({}, RNG)
     assert seen["max_patches"] == 4096

@@ -52,9 +52,9 @@ def built(kind: type[Cropped] = Cropped, **settings: Any) -> Cropped:
     return kind.Config(**settings).build(context=CONTEXT)
 
 
-def test_a_processor_that_draws_nothing_gives_its_value_and_what_it_leaves_out_counts_as_filtered() -> None:
+def test_a_processor_that_draws_nothing_gives_its_value_and_what_it_leaves_out_counts_as_dropped() -> None:
     assert without_draws(built(), [1, 2]) == ([1, 2], None)
-    assert without_draws(built(), []) == (None, "filtered")
+    assert without_draws(built(), []) == (None, "dropped")
 
 
 def test_the_first_draw_is_told_though_the_processor_goes_on_after_exceptions() -> None:

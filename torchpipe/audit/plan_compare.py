@@ -132,8 +132,7 @@ def _plan(part: Part, cuts: Cuts, max_seq_len: int, strategy: str) -> PackPlan:
     dataset: Any = part.dataset
     if isinstance(dataset, PackedDataset) and (dataset.max_seq_len, dataset.strategy) == (max_seq_len, strategy):
         return dataset.plan
-    # Packs that end anywhere can't hold a number of documents.
-    limit = dataset.max_documents if isinstance(dataset, PackedDataset) and strategy != "concat_then_split" else None
+    limit = dataset.max_documents if isinstance(dataset, PackedDataset) else None
     return plan_packs(cuts.lengths, max_seq_len, strategy=strategy, max_documents=limit)
 
 

@@ -29,10 +29,11 @@ Reason = Literal[
     "error",
     "duplicate",
     "other_part",
+    "dropped",
 ]
-"""Why a row is in no sample: ``filter_fn`` left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the next
-three; the reasons of errors (:attr:`torchpipe.errors.DataError.reason`), where a row policy leaves such rows out; an
-earlier row has the same content; the row belongs to the other part of a split."""
+"""Why a row is in no sample: a filter left it out; see :data:`~torchpipe.data.overflow.LeftOut` for the next three;
+the reasons of errors (:attr:`torchpipe.errors.DataError.reason`), where a row policy leaves such rows out; an earlier
+row has the same content; the row belongs to the other part of a split; its processor gave none."""
 
 Remark = Literal["truncated", "unstopped", "split", "partly_unproved", "images_dropped"]
 """What is said of a row that was used, though not as it stands: it was cut; it was cut and lost a stop token; it became
@@ -62,6 +63,7 @@ _LEFT_OUT_BY: dict[Reason, str] = {
     "error": "for another error",
     "duplicate": "as duplicates",
     "other_part": "that belong to the other part of the split",
+    "dropped": "by their processor",
 }
 
 

@@ -24,9 +24,9 @@ StopToken = Literal["cut", "keep"]
 """What becomes of the stop token of a turn that a cut on the right goes through. ``cut``: it goes with the rest, and
 the model is not taught to stop there. ``keep``: it takes the last place that is kept, and is trained as it was."""
 
-LeftOut = Literal["too_long", "nothing_trained", "unproved"]
+LeftOut = Literal["too_long", "nothing_trained", "unproved", "filtered", "dropped"]
 """Why a row gives no sample: the policy drops long rows; what the cut leaves has no trained token; the tokenizer can't
-prove what the model would sample, and drops such rows."""
+prove what the model would sample, and drops such rows; a filter leaves it out; its processor gives none."""
 
 
 @dataclass(frozen=True, kw_only=True)

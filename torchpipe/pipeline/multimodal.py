@@ -12,15 +12,13 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.sequences import document_positions
 from torchpipe.errors import ColumnError, DataError, MediaError
 from torchpipe.pipeline.functions import as_function
+from torchpipe.pipeline.packed_rows import MEDIA
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext
 from torchpipe.pipeline.vision_tokens import vision_ids
 from torchpipe.vision.patches import Patches
-
-MEDIA = ("pixel_values", "pixel_values_videos")
-"""Keys of a sample under which its pictures and its videos stand, a list each."""
 
 _UNDECODED = frozenset({"image", "images", "jpg", "jpeg", "png", "webp", "video", "videos", "mp4", "texts"})
 
@@ -104,11 +102,11 @@ class MultiModalProcessor(SampleProcessor):
         return self.outcome(sample, rng).value
 
     def outcome(self, sample: Any, rng: np.random.Generator) -> Outcome:
-        """The row's sample; where there is none "too_long", "empty", or "filtered" by ``sample_processor``."""
+        """The row's sample; where there is none "too_long", "empty", or "dropped" by ``sample_processor``."""
         if self.config.sample_processor is not None:
             made = self.config.sample_processor(sample, **self._settings)
             if made is None:
-                return Outcome(None, "filtered")
+                return Outcome(None, "dropped")
         elif "input_ids" in sample:
             made = sample
         elif "text" in sample and not _UNDECODED & set(sample):

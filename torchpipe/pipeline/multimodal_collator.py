@@ -9,7 +9,8 @@ import torch
 from torchpipe.errors import ConfigError, MediaError
 from torchpipe.pipeline.collators import PADDING_ID, TextCollator, TrainerBatch, joined_text
 from torchpipe.pipeline.mrope import Grid, mrope_positions
-from torchpipe.pipeline.multimodal import MEDIA, checked_media, fields_of
+from torchpipe.pipeline.multimodal import checked_media, fields_of
+from torchpipe.pipeline.packed_rows import MEDIA
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.types import DatasetBuildContext
 from torchpipe.pipeline.vision_tokens import vision_ids

@@ -46,7 +46,7 @@ class SampleProcessor(Configurable, ABC):
     >>> without_draws(lengths, {"text": "four"})
     Outcome(value=4, left_out=None)
     >>> without_draws(lengths, {"text": ""})
-    Outcome(value=None, left_out='filtered')
+    Outcome(value=None, left_out='dropped')
     """
 
     deterministic: ClassVar[bool | None] = None
@@ -69,9 +69,9 @@ class SampleProcessor(Configurable, ABC):
         """
 
     def outcome(self, sample: Any, rng: np.random.Generator) -> Outcome:
-        """What calling it gives, and, where that is nothing, the reason: "filtered" unless a subclass knows better."""
+        """What calling it gives, and, where that is nothing, the reason: "dropped" unless a subclass knows better."""
         value = self(sample, rng)
-        return Outcome(value, "filtered" if value is None else None)
+        return Outcome(value, "dropped" if value is None else None)
 
 
 class DrewRandom(BaseException):

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 from torchpipe._suggest import listed
 from torchpipe.errors import ConfigError, SourceError
 from torchpipe.sources.file_rows import FileRows, after_bom, columns_named, lines
+from torchpipe.sources.row_bounds import RowBounds
 from torchpipe.sources.source_file import SourceFile
 
 _LONGEST_CELL = 2**31 - 1
@@ -51,7 +52,10 @@ class CsvRows(FileRows):
         self._columns: list[list[str]] = []
         super().__init__(files)
 
-    def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
+    def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
+        return RowBounds.of(self._records(number, opened))
+
+    def _records(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
         file = self._source_files[number]
         if file.suffix in _OTHER_SUFFIXES:
             raise SourceError(

@@ -22,6 +22,10 @@ _WHY = {
 }
 
 
+class NotKept(SourceError):  # noqa: N818  # it is an answer, where it is caught
+    """The cache folder takes no copy: it may not be written, has no room or no locks."""
+
+
 class Output:
     """What the bytes of a copy are written to.
 
@@ -38,7 +42,7 @@ class Output:
         """Writes some bytes.
 
         Raises:
-            SourceError: there is no room for them.
+            NotKept: there is no room for them.
         """
         try:
             self.size += self._file.write(part)
@@ -46,11 +50,20 @@ class Output:
             raise _no_room(self._what, self._file.name, error) from error
 
 
-def kept_file(key: str | None, name: str, write: Callable[[Output], None], *, cache_dir: str | None, what: str) -> Path:
+def kept_file(
+    key: str | None,
+    name: str,
+    write: Callable[[Output], None],
+    *,
+    cache_dir: str | None,
+    what: str,
+    fits: Callable[[Path], bool] = lambda path: True,
+    sync: bool = True,
+) -> Path:
     """The copy that is kept under a key, written now if it isn't there.
 
     It stands at ``files/<hash of the key>/<bytes>-<name>`` in the cache folder. It gets that name, which says its
-    size, in one step once all of it is on the disk; a copy of another size is damaged, and made anew. One process
+    size, in one step once all of it is written; a copy of another size is damaged, and made anew. One process
     writes while the others wait.
 
     Args:
@@ -59,46 +72,52 @@ def kept_file(key: str | None, name: str, write: Callable[[Output], None], *, ca
         write: writes its bytes.
         cache_dir: as :func:`~torchpipe._cache_dir.cache_folder` takes it.
         what: the beginning of the sentence where it can't be written, as "chats.jsonl.gz can't be inflated".
+        fits: whether a copy that is there will do; one that doesn't is made anew.
+        sync: False: it gets its name before all of it is on the disk, which is for copies that ``fits`` can judge.
 
     Raises:
-        SourceError: there is no room for it, or what ``write`` raises.
+        NotKept: there is no room for it.
+        Exception: what ``write`` raises.
     """
     folder = Path()
     try:
         if key is None:
-            return _written(Path(tempfile.mkdtemp(dir=_of_this_process())), name, write, what)
+            return _written(Path(tempfile.mkdtemp(dir=_of_this_process())), name, write, what, sync)
         folder = cache_folder(cache_dir) / "files" / content_hash(key.encode("utf-8", "surrogatepass"))
-        if (found := _whole(folder)) is not None:
+        if (found := _whole(folder, fits)) is not None:
             return found
         folder.mkdir(parents=True, exist_ok=True)
         from filelock import FileLock
 
         with FileLock(folder / ".lock"):
             # Another process may have written it meanwhile.
-            return _whole(folder) or _written(folder, name, write, what)
+            return _whole(folder, fits) or _written(folder, name, write, what, sync)
     except NotImplementedError as error:
-        raise SourceError(f"{what}: the file system of {folder} has no locks. Choose another cache_dir.") from error
+        raise NotKept(f"{what}: the file system of {folder} has no locks. Choose another cache_dir.") from error
     except SourceError:
         raise
     except OSError as error:
         raise _no_room(what, str(folder), error) from error
 
 
-def _no_room(what: str, where: str, error: OSError) -> SourceError:
+def _no_room(what: str, where: str, error: OSError) -> NotKept:
     why = _WHY.get(error.errno or 0, error.strerror or str(error))
-    return SourceError(f"{what} into {where}: {why}. Free space, or choose another cache_dir.")
+    return NotKept(f"{what} into {where}: {why}. Free space, or choose another cache_dir.")
 
 
-def _whole(folder: Path) -> Path | None:
-    """The copy in a folder, if it has the size that its name says."""
+def _whole(folder: Path, fits: Callable[[Path], bool]) -> Path | None:
+    """The copy in a folder, if it has the size that its name says, and fits."""
     try:
-        found = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    except FileNotFoundError:
-        return None
-    return next((path for path in found if path.name.partition("-")[0] == str(path.stat().st_size)), None)
+        for path in folder.iterdir():
+            whole = path.name.partition("-")[0] == str(path.stat().st_size)
+            if whole and not path.name.startswith(".") and fits(path):
+                return path
+    except FileNotFoundError:  # or another process is just making it anew
+        pass
+    return None
 
 
-def _written(folder: Path, name: str, write: Callable[[Output], None], what: str) -> Path:
+def _written(folder: Path, name: str, write: Callable[[Output], None], what: str, sync: bool) -> Path:
     for leftover in folder.iterdir():
         if leftover.name != ".lock":
             leftover.unlink()
@@ -108,7 +127,8 @@ def _written(folder: Path, name: str, write: Callable[[Output], None], what: str
             output = Output(file, what)
             write(output)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         path = folder / f"{output.size}-{name[-50:]}"  # a name has at most 255 bytes
         os.replace(temporary, path)
     finally:

@@ -2,17 +2,19 @@
 
 import os
 from abc import ABC, abstractmethod
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from torchpipe._fingerprint import fingerprint
 from torchpipe._sentences import printable
 from torchpipe._suggest import listed
-from torchpipe.errors import MalformedRow, SourceError
+from torchpipe.errors import MalformedRow, MissingFileError, SourceError
 from torchpipe.sources.reading import reading
+from torchpipe.sources.row_bounds import RowBounds
 from torchpipe.sources.source_file import SourceFile, warn_once
 
 BOM = b"\xef\xbb\xbf"
@@ -26,7 +28,7 @@ _AT_ONCE = 2**20
 class FileRows(ABC):
     """The rows of files, by number. Opening finds where each row stands; a row is parsed when it is read.
 
-    A row costs 16 bytes of memory, and opening holds one row at a time. A row that can't be read as it is written
+    A row costs 16 bytes, and opening holds one row at a time. A row that can't be read as it is written
     raises when it is read, so that the rows around it can be; :func:`~torchpipe.sources.check_rows` reads all of them.
 
     Args:
@@ -40,23 +42,21 @@ class FileRows(ABC):
 
     def __init__(self, files: Sequence[Path | SourceFile]) -> None:
         self._source_files = [file if isinstance(file, SourceFile) else SourceFile.of_path(file) for file in files]
-        self._starts, self._stops = array("q"), array("q")
-        self._first_rows: list[int] = []
-        self._paths: list[Path] = []
-        self._stamps: list[tuple[int, int]] = []
+        self._paths = [file.path() for file in self._source_files]
+        self._num_bytes = sum(path.stat().st_size for path in self._paths if path.exists())
+        self._stamps: list[tuple[int, int, int]] = []
+        self._row_bounds: list[RowBounds] = []
         self._opened: dict[int, int] = {}
+        self._counted: dict[int, tuple[int, int]] = {}
         empty: list[str] = []
-        for number, file in enumerate(self._source_files):
-            self._paths.append(path := file.path())
-            self._first_rows.append(before := len(self._starts))
+        for number, (file, path) in enumerate(zip(self._source_files, self._paths, strict=True)):
             with reading(file.name, path), path.open("rb") as opened:
                 self._stamps.append(_stamp(os.fstat(opened.fileno())))
-                for start, stop in self._bounds(number, opened):
-                    self._starts.append(start)
-                    self._stops.append(stop)
-            if len(self._starts) == before:
+                self._row_bounds.append(self._bounds(number, opened))
+            if not len(self._row_bounds[number]):
                 empty.append(f"{file.name} {_how_empty(path)}")
-        if not self._starts:
+        self._ends = list(accumulate(map(len, self._row_bounds)))
+        if not len(self):
             raise SourceError(f"{empty[0] if empty else 'No file'}. Give a file with at least one row.")
         if empty:
             warn_once(
@@ -65,8 +65,8 @@ class FileRows(ABC):
             )
 
     @abstractmethod
-    def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
-        """Where each row of file ``number`` starts and stops, in bytes.
+    def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
+        """Where each row of file ``number`` starts and stops.
 
         Raises:
             SourceError: it can't be told.
@@ -81,15 +81,16 @@ class FileRows(ABC):
         """
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"Row {index} was asked for, and there are {len(self)} rows.")
         index %= len(self)
-        number = bisect_right(self._first_rows, index) - 1
-        start = self._starts[index]
-        return self._parsed(number, start, self._read(number, start, self._stops[index]))
+        number = bisect_right(self._ends, index)
+        bounds = self._row_bounds[number]
+        start, stop = bounds[index - self._ends[number] + len(bounds)]
+        return self._parsed(number, start, self._read(number, start, stop))
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -104,21 +105,51 @@ class FileRows(ABC):
         return fingerprint([*settings, [file.identity() for file in self._source_files]])
 
     def _read(self, number: int, start: int, stop: int) -> bytes:
+        descriptor = self._opened.get(number)
+        if descriptor is not None:
+            return self._read_unchanged(number, descriptor, start, stop)
+        with self._open(number) as descriptor:
+            return self._read_unchanged(number, descriptor, start, stop)
+
+    @contextmanager
+    def _open(self, number: int) -> Iterator[int]:
+        """A descriptor of a file, which stays open while not too many are."""
         descriptor, mine = self._opened.get(number), False
         if descriptor is None:
-            with reading(self._source_files[number].name, self._paths[number]):
-                descriptor, mine = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC), True
+            name, path = self._source_files[number].name, self._paths[number]
+            with reading(name, path):
+                try:
+                    descriptor, mine = os.open(path, os.O_RDONLY | os.O_CLOEXEC), True
+                except FileNotFoundError:
+                    raise MissingFileError(
+                        f"{name} is not there any more: it was deleted or moved after the run began. Put it back, and "
+                        "start the run again."
+                    ) from None
         try:
-            changed = _stamp(os.fstat(descriptor)) != self._stamps[number]
-            raw = b"" if changed else _pread(descriptor, start, stop)
+            yield descriptor
         finally:
             if mine and (len(self._opened) >= _MOST_OPEN or self._opened.setdefault(number, descriptor) != descriptor):
                 os.close(descriptor)
+
+    def _read_unchanged(self, number: int, descriptor: int, start: int, stop: int) -> bytes:
+        changed = _stamp(os.fstat(descriptor)) != self._stamps[number]
+        raw = b"" if changed else _pread(descriptor, start, stop)
         if changed or len(raw) < stop - start:
             raise SourceError(
                 f"{self._source_files[number].name} has changed since it was opened. Start the run again."
             )
         return raw
+
+    def _line_of(self, number: int, place: int) -> int:
+        """The line of a byte, from 1. Counting goes on from where it came to last, if it was before."""
+        counted, line = self._counted.get(number, (0, 1))
+        if place < counted:
+            counted, line = 0, 1
+        with self._open(number) as descriptor:
+            while counted < place and (part := _pread(descriptor, counted, min(place, counted + _AT_ONCE))):
+                counted, line = counted + len(part), line + part.count(b"\n")
+        self._counted[number] = counted, line
+        return line
 
     def malformed(self, number: int, start: int, raw: bytes, place: int, what: str, advice: str = "") -> MalformedRow:
         """The error of a row, with the line and the byte where it is wrong.
@@ -132,7 +163,7 @@ class FileRows(ABC):
             advice: what to do about it, beside correcting the line.
         """
         name = self._source_files[number].name
-        line = 1 + _newlines_before(self._paths[number], start) + raw.count(b"\n", 0, place)
+        line = self._line_of(number, start) + raw.count(b"\n", 0, place)
         begin = raw.rfind(b"\n", 0, place) + 1
         advice = advice or "Correct or delete that line."
         error = MalformedRow(f"{name}, line {line} {what} (byte {start + place:,} of the file). {advice}")
@@ -204,14 +235,5 @@ def _pread(descriptor: int, start: int, stop: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _newlines_before(path: Path, stop: int) -> int:
-    count = 0
-    with path.open("rb") as file:
-        while stop > 0 and (part := file.read(min(_AT_ONCE, stop))):
-            count += part.count(b"\n")
-            stop -= len(part)
-    return count
-
-
-def _stamp(stat: os.stat_result) -> tuple[int, int]:
-    return stat.st_size, stat.st_mtime_ns
+def _stamp(stat: os.stat_result) -> tuple[int, int, int]:
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino

@@ -72,14 +72,28 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))
 
 
-def _load_dataset(source: str, name: str, options: Mapping[str, Any]) -> Rows:
+def loaded(source: str, options: Mapping[str, Any]) -> Any:
+    """What ``load_dataset`` gives.
+
+    Args:
+        source: its first argument.
+        options: its others.
+
+    Raises:
+        SourceError: it can't be loaded.
+        ConfigError: an option is refused.
+    """
     import datasets
 
     try:
         with _quiet():
-            rows = datasets.load_dataset(source, **options)
+            return datasets.load_dataset(source, **options)
     except Exception as error:
-        raise _in_words(error, source, name, options) from error
+        raise _in_words(error, source, describe_source(source, options), options) from error
+
+
+def _load_dataset(source: str, name: str, options: Mapping[str, Any]) -> Rows:
+    rows = loaded(source, options)
     if isinstance(rows, Mapping):
         raise ConfigError(f"{name} has the splits {', '.join(map(str, rows))}. Name one: split=...")
     if not isinstance(rows, RandomAccessDataSource):

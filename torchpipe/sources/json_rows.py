@@ -6,15 +6,24 @@ looks like a date comes back as ``2024-01-01 00:00:00``, and half of a surrogate
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from torchpipe.errors import MalformedRow, SourceError
 from torchpipe.sources.file_rows import FileRows, after_bom, lines
 from torchpipe.sources.json_list import bounds_in_list
+from torchpipe.sources.jsonl_index import line_starts
+from torchpipe.sources.line_starts import LineStarts
+from torchpipe.sources.row_bounds import RowBounds
 
 _LINES = (".jsonl", ".ndjson")
 """Files of such names hold an object a line, or a list; of others it is looked whether all is one object."""
+
+_KEPT_FROM = 2**24
+"""Of files with so many bytes together, where the lines are is kept; of fewer it is found as fast as looked up."""
+
+_MOST_MAPPED = 256
+"""Of more files, an index is opened for each row that is read: a process may not have so many open."""
 
 
 class JsonRows(FileRows):
@@ -28,11 +37,11 @@ class JsonRows(FileRows):
     row.
     """
 
-    def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
+    def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
         begin = after_bom(opened)
         start, line, head = _first_filled(opened, begin)
         if not head:
-            return
+            return RowBounds.of([])
         file = self._source_files[number]
         opened.seek(start)
         if head.startswith((b"PAR1", b"ARROW1")):
@@ -41,16 +50,21 @@ class JsonRows(FileRows):
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise SourceError(f"{file.name} is written in UTF-16. Save it as UTF-8.")
         if head.startswith(b"["):
-            yield from bounds_in_list(file.name, opened, start, line=line)
-        elif file.suffix not in _LINES and _is_one_object(opened, start):
-            yield start, opened.seek(0, 2)
-        else:
-            opened.seek(start)
-            for place, line in lines(opened, start):
-                if not line.isspace():
-                    yield place, place + len(line.rstrip(b"\r\n"))
+            return RowBounds.of(bounds_in_list(file.name, opened, start, line=line))
+        if file.suffix not in _LINES and _is_one_object(opened, start):
+            return RowBounds.of([(start, opened.seek(0, 2))])
+        return line_starts(
+            self._paths[number],
+            begin,
+            name=file.name,
+            cache_dir=file.cache_dir,
+            keep=self._num_bytes >= _KEPT_FROM,
+            mapped=len(self._paths) <= _MOST_MAPPED,
+        )
 
     def _parsed(self, number: int, start: int, raw: bytes) -> Mapping[str, Any]:
+        if isinstance(self._row_bounds[number], LineStarts):  # which leave the blank lines after a row to it
+            raw = raw.partition(b"\n")[0].removesuffix(b"\r")
         text = self.decoded(number, start, raw)
         try:
             row = json.loads(text, object_pairs_hook=_unique)

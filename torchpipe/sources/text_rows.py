@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Literal, get_args
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError
 from torchpipe.sources.file_rows import FileRows, after_bom, lines
+from torchpipe.sources.row_bounds import RowBounds
 from torchpipe.sources.source_file import SourceFile
 
 SampleBy = Literal["line", "paragraph", "document"]
@@ -39,7 +40,10 @@ class TextRows(FileRows):
         self._keep_linebreaks = keep_linebreaks
         super().__init__(files)
 
-    def _bounds(self, number: int, opened: BinaryIO) -> Iterator[tuple[int, int]]:
+    def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
+        return RowBounds.of(self._spans(opened))
+
+    def _spans(self, opened: BinaryIO) -> Iterator[tuple[int, int]]:
         begin = after_bom(opened)
         if self._sample_by == "document":
             end = opened.seek(0, 2)

@@ -1,7 +1,6 @@
 """Where a store is built: under which key, in which folder, by how many processes."""
 
 import multiprocessing
-import os
 import shutil
 import warnings
 from contextlib import closing
@@ -10,6 +9,7 @@ from functools import cached_property
 from itertools import chain, count, takewhile
 from pathlib import Path
 
+from torchpipe._cores import num_cores
 from torchpipe._progress import bar, say, tells
 from torchpipe.errors import ConfigError, DataError, NoFingerprint, StoreError
 from torchpipe.store.accounts import ledger_counts
@@ -73,7 +73,7 @@ class BuildSite:
             recipe=recipe,
             key=key,
             folder=temporary_folder(stores, recipe.name) if key is None else stores / key.digest,
-            num_proc=num_proc or _num_processors(),
+            num_proc=num_proc or num_cores(),
             shard_rows=shard_rows,
         )
 
@@ -238,7 +238,3 @@ def _key_or_warning(recipe: StoreRecipe, shard_rows: int) -> StoreKey | None:
                 stacklevel=4,
             )
         return None
-
-
-def _num_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

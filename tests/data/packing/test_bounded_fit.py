@@ -93,5 +93,8 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_a_planner_of_streams_needs_no_later_lengths() -> None:
     with pytest.raises(ConfigError, match="'best_fit_decreasing' needs all lengths before the first pack"):
         pack_planner("best_fit_decreasing", 10)
-    with pytest.raises(ConfigError, match="can't hold max_documents"):
-        pack_planner("concat_then_split", 10, max_documents=3)
+
+
+def test_only_a_planner_that_cuts_samples_has_a_longest_span() -> None:
+    with pytest.raises(ConfigError, match="max_span has no effect on strategy 'best_fit'. Use 'concat_then_split'"):
+        pack_planner("best_fit", 10, max_span=3)

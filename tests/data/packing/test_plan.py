@@ -56,6 +56,32 @@ def test_a_streaming_planner_and_the_plan_of_all_lengths_agree(lengths: list[int
         assert packs_of(plan_packs(lengths, 20, strategy=strategy)) == streamed
 
 
+@settings(deadline=None)
+@given(LENGTHS, st.integers(1, 24), st.integers(1, 5), st.none() | st.integers(1, 30))
+def test_packs_that_end_behind_a_number_of_documents_are_those_of_the_streaming_planner(
+    lengths: list[int], capacity: int, max_documents: int, max_span: int | None
+) -> None:
+    planner = ConcatThenSplit(capacity, max_documents=max_documents, max_span=max_span)
+    streamed = [pack for i, n in enumerate(lengths) for pack in planner.push(i, n)] + planner.flush()
+    plan = plan_packs(lengths, capacity, strategy="concat_then_split", max_documents=max_documents, max_span=max_span)
+    assert packs_of(plan) == streamed
+    assert np.diff(plan.pack_offsets).max() <= max_documents
+    assert (plan.stop - plan.start).max() <= min(max_span or capacity, capacity)
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.integers(1, 24), st.integers(1, 30))
+def test_spans_are_cut_from_where_a_pack_takes_up_a_document(lengths: list[int], capacity: int, max_span: int) -> None:
+    planner = ConcatThenSplit(capacity, max_span=max_span)
+    streamed = [pack for i, n in enumerate(lengths) for pack in planner.push(i, n)] + planner.flush()
+    assert packs_of(plan_packs(lengths, capacity, strategy="concat_then_split", max_span=max_span)) == streamed
+
+
+def test_a_pack_of_two_documents_is_full_or_ends_with_the_second() -> None:
+    plan = plan_packs([3, 2, 9, 1], 6, strategy="concat_then_split", max_documents=2)
+    assert packs_of(plan) == [[(0, 0, 3), (1, 0, 2)], [(2, 0, 6)], [(2, 6, 9), (3, 0, 1)]]
+
+
 def test_a_plan_is_small_integers() -> None:
     plan = plan_packs([3, 2, 6], 6, strategy="next_fit")
     assert {a.dtype for a in (plan.sample, plan.start, plan.stop, plan.pack_offsets)} == {np.dtype(np.int64)}

@@ -228,7 +228,9 @@ def test_lengths_that_make_no_plan_are_refused(lengths: list[int], options: dict
         ({"max_open_packs": True}, "max_open_packs is True"),
         ({"max_cost": 3}, "max_cost has 'cost' and cost does not"),
         ({"cost": {"media": [1]}, "max_cost": {"medai": 3}}, "cost has 'media' and max_cost does not.*'medai'"),
-        ({"strategy": "concat_then_split", "max_documents": 3}, "can't hold max_documents"),
+        ({"strategy": "concat_then_split", "cost": [1], "max_cost": 3}, "can't hold max_cost"),
+        ({"strategy": "concat_then_split", "max_span": 0}, "max_span is 0. Give a whole number above 0"),
+        ({"strategy": "next_fit", "max_span": 3}, "max_span has no effect on strategy 'next_fit'"),
         ({"strategy": "best_fit_decraesing"}, "is unknown. .* Did you mean 'best_fit_decreasing'"),
     ],
 )

@@ -31,8 +31,8 @@ once. With one capacity and no caps, packs that are left with room are then empt
 ``best_fit``, ``first_fit``: in order, each sample into the fullest pack that holds it, or into that opened first; a
 stated number of packs is open at a time, and where one more is needed the fullest is closed.
 ``next_fit``: in order; a sample that does not fit closes the pack. ``concat_then_split``: in order, cut exactly at the
-capacity, so a sample may go on in the next pack. These two are torchtune's orders, of
-``split_across_pack`` False and True.
+capacity, so a sample may go on in the next pack; with ``max_documents`` a pack also ends behind so many, full or not.
+These two are torchtune's orders, of ``split_across_pack`` False and True.
 """
 
 _MOST = int(np.iinfo(np.int64).max)
@@ -57,6 +57,7 @@ def pack_planner(
     *,
     max_open_packs: int = DEFAULT_OPEN_PACKS,
     max_documents: int | None = None,
+    max_span: int | None = None,
 ) -> PackPlanner:
     """A new planner for samples that arrive one by one.
 
@@ -66,6 +67,7 @@ def pack_planner(
             that holds its first sample.
         max_open_packs: packs that are open at a time, for ``best_fit`` and ``first_fit``.
         max_documents: the most samples of a pack.
+        max_span: the most tokens of a span, for ``concat_then_split``.
 
     Raises:
         ConfigError: the strategy is unknown, needs all lengths at once or does not know an option; or an option is not
@@ -75,6 +77,7 @@ def pack_planner(
     max_open_packs = whole_number(max_open_packs, "max_open_packs")
     if max_documents is not None:
         max_documents = whole_number(max_documents, "max_documents")
+    _check_span(strategy, max_span)
     if strategy == "best_fit_decreasing":
         raise ConfigError(
             "Packing strategy 'best_fit_decreasing' needs all lengths before the first pack. Use plan_packs, or "
@@ -84,10 +87,10 @@ def pack_planner(
         planner = BestFit if strategy == "best_fit" else FirstFit
         return planner(capacities, max_open_packs=max_open_packs, max_documents=max_documents)
     if strategy in ("next_fit", "concat_then_split"):
-        _check_in_order(str(strategy), capacities, capped=max_documents is not None, grouped=False)
+        _check_in_order(str(strategy), capacities, costly=False, grouped=False)
         if strategy == "next_fit":
             return NextFit(capacities[0], max_documents=max_documents)
-        return ConcatThenSplit(capacities[0])
+        return ConcatThenSplit(capacities[0], max_documents=max_documents, max_span=max_span)
     _check_name(strategy)
     planner = own_planner(strategy, capacities)
     if isinstance(planner, PackFunction):
@@ -109,6 +112,7 @@ def plan_packs(
     cost: Cost | Mapping[str, Cost] | None = None,
     max_cost: int | Mapping[str, int] | None = None,
     max_open_packs: int = DEFAULT_OPEN_PACKS,
+    max_span: int | None = None,
 ) -> PackPlan:
     """A plan of all samples at once, which depends on nothing but these arguments.
 
@@ -135,6 +139,8 @@ def plan_packs(
             :data:`~torchpipe.data.packing.caps.Cost`.
         max_cost: the most of it in a pack; a mapping where ``cost`` is one.
         max_open_packs: packs that are open at a time, for ``best_fit`` and ``first_fit``.
+        max_span: the most tokens of a span, for ``concat_then_split``: what a pack holds of a longer sample is several
+            documents.
 
     Packs are in the order of opening (``best_fit_decreasing``: those of the longest samples first, and those that were
     filled again last) or of closing (everything else); shuffling them is the loader's.
@@ -153,9 +159,10 @@ def plan_packs(
     capacities = _capacities(capacity)
     whole_number(max_open_packs, "max_open_packs")
     lengths = checked_lengths(lengths)
-    capped = max_documents is not None or cost is not None or max_cost is not None
+    _check_span(strategy, max_span)
     if strategy in ("next_fit", "concat_then_split"):
-        _check_in_order(str(strategy), capacities, capped=capped, grouped=group is not None)
+        costly = cost is not None or max_cost is not None
+        _check_in_order(str(strategy), capacities, costly=costly, grouped=group is not None)
     elif strategy not in get_args(Strategy):
         _check_name(strategy)
     if group is not None:
@@ -177,7 +184,7 @@ def plan_packs(
     left_out = {reason: np.unique(samples) for reason, samples in left_out.items() if samples.size}
     if not items.lengths.any():
         raise DataError(_nothing_left(lengths, left_out, longest))
-    placed = _place(items, capacities, strategy, seed, max_open_packs)
+    placed = _place(items, capacities, strategy, seed, max_open_packs, max_span)
     return _plan(placed, items, documents, capacities, len(lengths), left_out)
 
 
@@ -187,6 +194,7 @@ def _place(
     strategy: Strategy | str | Callable[..., Any],
     seed: int | None,
     max_open_packs: int,
+    max_span: int | None,
 ) -> Placed:
     if strategy == "best_fit_decreasing":
         used = _of_use(capacities, int(items.lengths.sum(dtype=np.int64)))
@@ -199,7 +207,7 @@ def _place(
     if strategy == "next_fit":
         placed = next_fit(given, capacities[0])
     elif strategy == "concat_then_split":
-        placed = concat_then_split(given, capacities[0])
+        placed = concat_then_split(given, capacities[0], max_span=max_span)
     elif strategy in ("best_fit", "first_fit"):
         planner = (BestFit if strategy == "best_fit" else FirstFit)(
             capacities,
@@ -293,18 +301,25 @@ def _of_use(capacities: tuple[int, ...], num_tokens: int) -> tuple[int, ...]:
     return (*smaller, min(capacities[len(smaller)], num_tokens + max(smaller, default=0)))
 
 
-def _check_in_order(strategy: str, capacities: tuple[int, ...], *, capped: bool, grouped: bool) -> None:
+def _check_in_order(strategy: str, capacities: tuple[int, ...], *, costly: bool, grouped: bool) -> None:
     if len(capacities) > 1:
         raise ConfigError(
             f"Packing strategy {strategy!r} fills packs of one length, and capacity has {len(capacities)}. Use "
             "'best_fit_decreasing', 'best_fit' or 'first_fit' for several."
         )
-    if strategy == "concat_then_split" and (capped or grouped):
-        option = "group" if grouped else "max_documents and max_cost"
+    if strategy == "concat_then_split" and (costly or grouped):
+        option = "group" if grouped else "max_cost"
         raise ConfigError(
             f"Packing strategy 'concat_then_split' cuts samples wherever a pack ends, so that it can't hold {option}. "
             "Use another strategy."
         )
+
+
+def _check_span(strategy: object, max_span: int | None) -> None:
+    if max_span is not None and strategy != "concat_then_split":
+        raise ConfigError(f"max_span has no effect on strategy {strategy!r}. Use 'concat_then_split', or leave it out.")
+    if max_span is not None:
+        whole_number(max_span, "max_span")
 
 
 def _check_name(strategy: object) -> None:

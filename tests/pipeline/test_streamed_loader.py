@@ -1,0 +1,238 @@
+"""Graphs that Grain runs: the same batches for any number of ranks and workers, resumed to the bit."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+import torch
+
+from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.pipeline import (
+    ConcatThenSplitPackingConfig,
+    FirstFitPackingConfig,
+    GrainDataLoader,
+    SampleProcessor,
+    SingleDatasetConfig,
+    TextSequence,
+    merged_states,
+)
+
+Loader = Callable[..., GrainDataLoader]
+Batch = tuple[dict[str, Any], torch.Tensor]
+
+
+class Consecutive(SampleProcessor):
+    """A row ``[first, tokens]`` to that many consecutive ids."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
+        ids = np.arange(sample[0], sum(sample))
+        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
+
+
+class Cropped(SampleProcessor):
+    """The same from a random token on."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
+        first, number = sample
+        begin = first + int(rng.integers(number - 1))
+        ids = np.arange(begin, first + number)
+        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
+
+
+class Numbers(grain.IterDataset[list[int]]):
+    """A stream of rows, of which each rank takes every n-th, and which repeats where it is asked to."""
+
+    def __init__(self, number: int, policy: Any) -> None:
+        super().__init__()
+        rows = [[100 * row, 2 + row * 7 % 20] for row in range(number)]
+        own = grain.MapDataset.source(rows[policy.dp_rank :: policy.dp_world_size])
+        self._rows = own.repeat() if policy.repeat else own
+
+    def __iter__(self) -> grain.DatasetIterator[list[int]]:
+        return iter(self._rows.to_iter_dataset(grain.ReadOptions(num_threads=0)))
+
+
+class NumbersConfig:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def build(self, *, dataset_iteration_policy: Any) -> Numbers:
+        return Numbers(self.number, dataset_iteration_policy)
+
+
+def stream(number: int = 60) -> SingleDatasetConfig:
+    return SingleDatasetConfig(source=NumbersConfig(number), processor=Consecutive.Config(), name="numbers")
+
+
+def cropped(number: int = 60) -> SingleDatasetConfig:
+    rows = [[100 * row, 3 + row * 7 % 20] for row in range(number)]
+    return SingleDatasetConfig(source=rows, processor=Cropped.Config(), name="cropped")
+
+
+GRAPHS = {
+    "stream": stream,
+    "packed stream": lambda: ConcatThenSplitPackingConfig(dataset=stream()),
+    "random processor": cropped,
+    "packed random processor": lambda: FirstFitPackingConfig(dataset=cropped()),
+}
+graphs = pytest.mark.parametrize("graph", GRAPHS.values(), ids=list(GRAPHS))
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Loader:
+    """Makes a loader of a graph."""
+
+    def make(dataset: Any, *, rank: int = 0, world_size: int = 1, **options: Any) -> GrainDataLoader:
+        config = GrainDataLoader.Config(dataset=dataset, cache_dir=str(tmp_path), num_proc=1, **options)
+        return config.build(
+            tokenizer=None, max_context_length=64, num_tokens_per_batch=64, dp_rank=rank, dp_world_size=world_size
+        )
+
+    return make
+
+
+def tokens(batches: Sequence[Batch]) -> list[list[int]]:
+    return [[*batch["input"].tolist(), *labels.tolist(), *batch["positions"].tolist()] for batch, labels in batches]
+
+
+def given(loaders: Sequence[GrainDataLoader], ticks: int) -> list[list[int]]:
+    """The batches of so many turns of all ranks, in the order of the run."""
+    each = [tokens(list(islice(iter(one), ticks))) for one in loaders]
+    return [batch for turn in zip(*each, strict=True) for batch in turn]
+
+
+def test_a_graph_with_a_random_processor_is_run_by_grain_and_a_line_says_so(
+    loader: Loader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not loader(cropped()).is_planned
+    assert "Grain runs this graph, as rows come: Cropped draws random numbers (integers)." in capsys.readouterr().err
+    assert not loader(stream()).is_planned
+    assert "Grain runs this graph, as rows come: numbers is a stream." in capsys.readouterr().err
+    assert loader(SingleDatasetConfig(source=[[0, 5]], processor=Consecutive.Config())).is_planned
+
+
+def test_a_graph_that_has_to_be_planned_and_can_not_be_is_an_error(loader: Loader) -> None:
+    with pytest.raises(ConfigError, match="planned is True, and the graph can't be planned: numbers is a stream"):
+        loader(stream(), planned=True)
+
+
+def test_a_processor_that_says_it_is_deterministic_may_not_draw(loader: Loader) -> None:
+    class Steady(Cropped):
+        deterministic = True
+
+    rows = SingleDatasetConfig(source=[[0, 9]], processor=Steady.Config())
+    with pytest.raises(ConfigError, match="Steady is said to be deterministic, and asked the random generator for"):
+        loader(rows)
+
+
+@graphs
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (4, 1), (3, 8)])
+def test_a_run_goes_on_with_the_same_batches_on_another_number_of_ranks(
+    graph: Any, before: int, after: int, loader: Loader
+) -> None:
+    whole = given([loader(graph(), num_logical_shards=before)], 72)
+    for ticks in (0, 1, 7):
+        first = [loader(graph(), rank=rank, world_size=before) for rank in range(before)]
+        start = given(first, ticks)
+        state = json.loads(json.dumps(merged_states([one.state_dict() for one in first])))
+        rest = [loader(graph(), rank=rank, world_size=after, num_prefetch_batches=rank) for rank in range(after)]
+        for one in [*first, *rest]:
+            one.close()
+        for one in rest:
+            one.load_state_dict(state)
+        found = [*start, *given(rest, 4)]
+        assert found == whole[: len(found)]
+        for one in rest:
+            one.close()
+
+
+@graphs
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_batches_do_not_depend_on_the_number_of_workers(graph: Any, loader: Loader) -> None:
+    alone = given([loader(graph(), num_logical_shards=4)], 24)
+    for num_workers in (1, 2, 4):
+        with_workers = loader(graph(), num_logical_shards=4, num_workers=num_workers)
+        assert given([with_workers], 11) == alone[:11]
+        state = with_workers.state_dict()
+        with_workers.close()
+        resumed = loader(graph(), num_workers=3)
+        resumed.load_state_dict(state)
+        assert given([resumed], 13) == alone[11:]
+        resumed.close()
+
+
+def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = given([loader(cropped(), num_logical_shards=2)], 30)
+    first = [loader(cropped(), rank=rank, world_size=2) for rank in range(2)]
+    start = given(first, 7)
+    resumed = loader(cropped())
+    resumed.load_state_dict(first[0].state_dict())  # of one rank alone
+    assert [*start, *given([resumed], 9)] == whole[:23]
+    assert "1 part of the graph is read again up to batch 14: its state isn't here" in capsys.readouterr().err
+
+
+def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
+    for num_logical_shards in (1, 4, 7):
+        batches = list(loader(stream(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
+        firsts = Counter(int(batch["input"][0]) for batch, _ in batches if batch["num_valid_tokens"])
+        assert firsts == Counter(100 * row for row in range(33))
+
+
+def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) -> None:
+    with pytest.raises(ConfigError, match=r"needs ranks that agree where it does. Call\s.*init_process_group first"):
+        iter(loader(stream(), repeat=False, world_size=2))
+
+
+def test_epochs_of_a_stream_are_not_counted(loader: Loader) -> None:
+    with pytest.raises(ConfigError, match="num_epochs=3 has no meaning for a graph that Grain runs"):
+        loader(stream(), repeat=False, num_epochs=3)
+
+
+class TestState:
+    def test_is_small(self, loader: Loader) -> None:
+        rows = loader(FirstFitPackingConfig(dataset=cropped()))
+        list(islice(iter(rows), 9))
+        assert len(json.dumps(rows.state_dict())) < 1024
+        rows.close()
+
+    @pytest.mark.parametrize(
+        ("damage", "sentence"),
+        [
+            ({"num_logical_shards": 0}, "is of 0 logical shards"),
+            ({"shard_00000": "7"}, "has a part that stands at '7'"),
+            ({"shard_00000": "1 {}"}, "Part 0 of the graph can't go on from its state {}"),
+            ({"way": "planned"}, "ran as a plan, from a store, and now it runs by Grain"),
+        ],
+    )
+    def test_that_is_damaged_is_a_sentence(self, damage: dict[str, Any], sentence: str, loader: Loader) -> None:
+        rows = loader(cropped())
+        next(iter(rows))
+        state = rows.state_dict()
+        rows.close()
+        other = loader(cropped())
+
+        def resume() -> None:
+            other.load_state_dict({**state, **damage})
+            next(iter(other))
+
+        with pytest.raises(LoaderStateError, match=sentence):
+            resume()
+
+    def test_of_another_source_is_refused_by_its_name(self, loader: Loader) -> None:
+        state = loader(cropped(60)).state_dict()
+        with pytest.raises(LoaderStateError, match="cropped gives other samples, for its source changed"):
+            loader(cropped(61)).load_state_dict(state)
+
+    def test_of_two_moments_can_not_be_merged(self, loader: Loader) -> None:
+        rows = loader(cropped())
+        states = [rows.state_dict()]
+        next(iter(rows))
+        with pytest.raises(LoaderStateError, match="batch is 0 and 1"):
+            merged_states([*states, rows.state_dict()])
+        rows.close()

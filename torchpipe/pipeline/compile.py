@@ -1,0 +1,150 @@
+"""From the config of a graph to its plan: every source is tokenised once, and nodes are made of it."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, SingleDatasetConfig
+from torchpipe.pipeline.leaf import CannotPlan, LeafRecipe
+from torchpipe.pipeline.node_label import node_label
+from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
+from torchpipe.pipeline.planned import Concat, Leaf, Mix, Node, NoRows, Packed, PlannedGraph, Run
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+from torchpipe.store import TokenStore, build_store
+from torchpipe.store.chosen_samples import ChosenSamples
+
+
+def planned_graph(
+    config: Any,
+    *,
+    context: DatasetBuildContext,
+    policy: DatasetIterationPolicy,
+    cache_dir: str | Path | None = None,
+    num_proc: int | None = None,
+) -> PlannedGraph:
+    """The plan of a graph. Its sources are read and tokenised where there is no store of them yet.
+
+    Args:
+        config: the uppermost node.
+        context: what all nodes share.
+        policy: its seed and shuffle hold; ranks and repetition are the loader's.
+        cache_dir: where stores are kept; None: as builders of data sets do.
+        num_proc: processes that process rows; None: one a processor.
+
+    Raises:
+        CannotPlan: a part of it has no plan: a stream, a processor that draws random numbers, a config of one's own.
+        Exception: what reading, processing or storing a row raises.
+    """
+    compiler = _Compiler(context=context, policy=policy, cache_dir=cache_dir, num_proc=num_proc)
+    root = compiler.node(config, None)
+    stores = compiler.stores
+    whole: Any = stores[0] if len(stores) == 1 else None
+    if len(stores) > 1:
+        whole = ChosenSamples(stores, np.arange(sum(store.num_samples for store in stores)))
+    run = Run(
+        seed=policy.seed,
+        shuffle=policy.shuffle,
+        capacity=context.num_tokens_per_batch,
+        max_context_length=context.max_context_length,
+        max_num_documents=context.max_num_documents,
+        samples=whole,
+    )
+    graph = PlannedGraph(root=root, run=run)
+    for node in graph.nodes.values():
+        if isinstance(node, Mix):
+            node.warn_of_empty(run)
+    return graph
+
+
+@dataclass(kw_only=True)
+class _Compiler:
+    context: DatasetBuildContext
+    policy: DatasetIterationPolicy
+    cache_dir: str | Path | None
+    num_proc: int | None
+    stores: list[TokenStore] = field(default_factory=list)
+    _names: Counter[str] = field(default_factory=Counter)
+    _leaves: dict[int, tuple[TokenStore, dict[str, str]]] = field(default_factory=dict)
+
+    def node(self, config: Any, name: str | None) -> Node:
+        """The node of a config; ``name`` is what its parent calls it, if it does."""
+        name = self._unused(name or node_label(config))
+        make: Callable[[Any, str], Node] | None = {
+            SingleDatasetConfig: self._leaf,
+            DatasetConcatConfig: self._concat,
+            DatasetMixConfig: self._mix,
+            FirstFitPackingConfig: self._first_fit,
+            ConcatThenSplitPackingConfig: self._concat_then_split,
+        }.get(type(config))
+        if make is None:
+            raise CannotPlan(f"{type(config).__name__} is run by Grain alone")
+        return make(config, name)
+
+    def _unused(self, name: str) -> str:
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
+
+    def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf | NoRows:
+        if id(config) not in self._leaves:
+            recipe = self._recipe(config, name)
+            if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
+                return NoRows(name=name)
+            store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
+            self._leaves[id(config)] = (store, recipe.made_of())
+        store, made_of = self._leaves[id(config)]
+        if store not in self.stores:
+            self.stores.append(store)
+        before = self.stores[: self.stores.index(store)]
+        first = sum(one.num_samples for one in before)
+        return Leaf(name=name, store=store, first_sample=first, made_of=made_of)
+
+    def _recipe(self, config: SingleDatasetConfig, name: str) -> LeafRecipe:
+        processor = None if config.processor is None else config.processor.build(context=self.context)
+        if processor is not None and processor.deterministic is False:
+            raise CannotPlan(f"{type(processor).__name__} is said not to be deterministic")
+        source: Any = config.source
+        if not isinstance(source, RandomAccessDataSource):
+            source = source.build(dataset_iteration_policy=self.policy)
+        if not isinstance(source, RandomAccessDataSource):
+            raise CannotPlan(f"{name} is a stream")
+        return LeafRecipe(
+            label=name,
+            source=source,
+            pre_filters=config.pre_filters,
+            processor=processor,
+            post_filters=config.post_filters,
+            context=self.context,
+            row_policy=config.row_policy,
+        )
+
+    def _concat(self, config: DatasetConcatConfig, name: str) -> Concat:
+        return Concat(name=name, parts=tuple(self.node(child, None) for child in config.datasets))
+
+    def _mix(self, config: DatasetMixConfig, name: str) -> Mix:
+        return Mix(
+            name=name,
+            parts=tuple(self.node(child.dataset, child.name) for child in config.datasets),
+            weights=tuple(child.weights[0] for child in config.datasets),
+            max_epochs=tuple(child.max_epochs for child in config.datasets),
+            by=config.by,
+            stop=config.stop,
+        )
+
+    def _first_fit(self, config: FirstFitPackingConfig, name: str) -> Packed:
+        return Packed(
+            name=name, part=self.node(config.dataset, None), strategy=config.strategy, overflow=config.overflow
+        )
+
+    def _concat_then_split(self, config: ConcatThenSplitPackingConfig, name: str) -> Packed:
+        return Packed(
+            name=name,
+            part=self.node(config.dataset, None),
+            strategy="concat_then_split",
+            overflow="split",
+            drops_last=config.last_row == "drop",
+        )

@@ -1,0 +1,93 @@
+"""The order of rows that are read by number: shuffled anew in each epoch, one part of it for each rank."""
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+import grain
+import numpy as np
+
+from torchpipe.errors import ConfigError, DataError
+from torchpipe.pipeline.child_policies import seed_32
+from torchpipe.pipeline.types import DatasetIterationPolicy
+
+
+class TooFewRowsError(ConfigError):
+    """There are fewer rows than ranks, so that one would have none."""
+
+
+class EpochOrder(grain.MapDataset[Any]):
+    """A rank's rows of an epoch, then those of the next.
+
+    All rows are shuffled and then divided, so that a rank has other rows in each epoch. The first ranks have a row more
+    where the number of ranks does not divide that of rows. Row ``i`` past the end is one of a later epoch, as in all
+    data sets of Grain. An epoch's order is hashed from the seed and its number.
+
+    Args:
+        parent: the rows of an epoch; those past its end are of the next.
+        policy: whether they are shuffled, divided and repeated.
+        called: what errors call them.
+
+    Raises:
+        TooFewRowsError: there are fewer rows than ranks.
+    """
+
+    def __init__(self, parent: grain.MapDataset[Any], policy: DatasetIterationPolicy, *, called: str) -> None:
+        super().__init__(parent)
+        num_rows, world_size = len(parent), policy.dp_world_size
+        if num_rows < world_size:
+            raise TooFewRowsError(
+                f"dataset has {num_rows} rows, fewer than dp_world_size={world_size}: {called}. Give it more rows, or "
+                "train on fewer ranks."
+            )
+        self._num_rows = num_rows
+        self._policy = policy
+        self._called = called
+        share, remainder = divmod(num_rows, world_size)
+        self._first = policy.dp_rank * share + min(policy.dp_rank, remainder)
+        self._share = share + (policy.dp_rank < remainder)
+        # Where nothing was given yet: which rows have been asked for. All of them in vain is an endless loop.
+        self._in_vain: np.ndarray | None = np.zeros(num_rows, np.bool_) if policy.repeat else None
+        if not policy.shuffle and self._in_vain is not None:
+            self._in_vain[: self._first] = self._in_vain[self._first + self._share :] = True
+
+    def __len__(self) -> int:
+        return sys.maxsize if self._policy.repeat else self._share
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        epoch, place = divmod(index, self._share)
+        row = self._first + place
+        if self._policy.shuffle:
+            seed = _epoch_seed(self._policy.seed, epoch)
+            row = grain.experimental.index_shuffle(row, max_index=self._num_rows - 1, seed=seed, rounds=4)
+        element = self._parent[epoch * self._num_rows + row]
+        if self._in_vain is not None:
+            self._look(element, row)
+        return element
+
+    def _look(self, element: Any, row: int) -> None:
+        in_vain = self._in_vain
+        if element is not None:
+            self._in_vain = None
+        elif in_vain is not None:
+            in_vain[row] = True
+            if in_vain.all():
+                raise none_left(self._called, self._num_rows)
+
+    def __str__(self) -> str:
+        return f"EpochOrder({self._called})"
+
+
+def none_left(called: str, num_rows: int) -> DataError:
+    """The error of a data set all of whose rows are left out."""
+    return DataError(
+        f"{called}: none of its {num_rows:,} rows is left. Loosen its filters, or take it out; graph_ledger(dataset) "
+        "tells the reasons."
+    )
+
+
+@lru_cache(maxsize=256)
+def _epoch_seed(seed: int, epoch: int) -> int:
+    return seed_32(seed, "shuffle", epoch)

@@ -1,0 +1,197 @@
+"""The rows of one source as data sets of Grain: read by number, or as a stream."""
+
+from typing import Any
+
+import grain
+
+from torchpipe.errors import KindError, located
+from torchpipe.pipeline.child_policies import seed_32
+from torchpipe.pipeline.dataset import SingleDatasetConfig
+from torchpipe.pipeline.grain_order import EpochOrder, none_left
+from torchpipe.pipeline.grain_reading import GrainDataset
+from torchpipe.pipeline.ledger import NodeLedger
+from torchpipe.pipeline.node_label import node_label
+from torchpipe.pipeline.row_maker import RowMaker
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+
+_MOST_IN_VAIN = 1_000_000
+"""A stream does not say where its epochs end: so many rows in a row that are all left out are an endless loop."""
+
+
+def built_single(
+    config: SingleDatasetConfig, context: DatasetBuildContext, policy: DatasetIterationPolicy
+) -> GrainDataset:
+    """The data set of a :class:`~torchpipe.pipeline.SingleDatasetConfig`; see there."""
+    source: Any = config.source
+    by_number = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+    if not by_number and callable(getattr(source, "build", None)):
+        source = source.build(dataset_iteration_policy=policy)
+    is_stream = isinstance(source, grain.IterDataset)
+    if not is_stream and not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+        raise KindError(
+            f"source must be a RandomAccessDataSource or grain.IterDataset; got {type(source).__qualname__} of "
+            f"{type(config.source).__qualname__}. Give it __len__ and __getitem__, or make it a grain.IterDataset."
+        )
+    called = config.name or type(source).__name__
+    maker = RowMaker(
+        pre_filters=config.pre_filters,
+        processor=None if config.processor is None else config.processor.build(context=context),
+        post_filters=config.post_filters,
+        policy=config.row_policy,
+        called=called,
+        num_rows=None if is_stream else len(source),
+        ledger=NodeLedger(node_label(config)),
+    )
+    if not is_stream:
+        made = MadeRows(grain.MapDataset.source(source), maker, seed=seed_32(policy.seed, "processor"))
+        return EpochOrder(made, policy, called=called)
+    numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
+    if policy.shuffle:
+        numbered = grain.experimental.WindowShuffleIterDataset(
+            numbered, window_size=policy.streaming_shuffle_buffer_size, seed=seed_32(policy.seed, "window shuffle")
+        )
+    return MadeStream(numbered, maker, seed=seed_32(policy.seed, "processor", policy.dp_rank), called=called)
+
+
+class MadeRows(grain.MapDataset[Any]):
+    """What filters and a processor make of the rows of a source; None where a row is left out.
+
+    A processor that draws random numbers draws others for each row, and in each epoch, whatever the order.
+
+    Args:
+        parent: the rows.
+        maker: what makes something of them.
+        seed: of the processor's random numbers.
+    """
+
+    def __init__(self, parent: grain.MapDataset[Any], maker: RowMaker, *, seed: int) -> None:
+        super().__init__(parent)
+        self._maker = maker
+        self._generators = grain.experimental.RngPool(seed)
+
+    @property
+    def ledger(self) -> NodeLedger:
+        """What became of the rows."""
+        return self._maker.ledger
+
+    @property
+    def may_leave_out(self) -> bool:
+        """Whether a row may be None."""
+        return self._maker.may_leave_out
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        rng = self._generators.acquire_rng(index)
+        try:
+            return self._maker(index % len(self), lambda: self._parent[index], rng)
+        finally:
+            self._generators.release_rng(rng)
+
+    def __str__(self) -> str:
+        return f"MadeRows({self.ledger.name})"
+
+
+class NumberedRows(grain.IterDataset[Any]):
+    """The rows of a stream, each with its number: ``(number, row)``.
+
+    Args:
+        parent: the stream.
+        called: what errors call it.
+    """
+
+    def __init__(self, parent: grain.IterDataset[Any], *, called: str) -> None:
+        super().__init__(parent)
+        self._called = called
+
+    def __iter__(self) -> grain.DatasetIterator[Any]:
+        return _NumberedIterator(self._parent.__iter__(), self._called)
+
+    def __str__(self) -> str:
+        return f"NumberedRows({self._called})"
+
+
+class _NumberedIterator(grain.DatasetIterator[Any]):
+    def __init__(self, parent: grain.DatasetIterator[Any], called: str) -> None:
+        super().__init__(parent)
+        self._called = called
+        self._next = 0
+
+    def __next__(self) -> tuple[int, Any]:
+        try:
+            row = next(self._parent)
+        except StopIteration:
+            raise
+        except Exception as error:
+            # Whether a stream goes on behind a row that it can't read is not known, so no policy leaves it out.
+            raise located(error, f"Row {self._next} of {self._called}") from error.__cause__
+        self._next += 1
+        return self._next - 1, row
+
+    def get_state(self) -> dict[str, Any]:
+        return {"parent": self._parent.get_state(), "next_row": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._parent.set_state(state["parent"])
+        self._next = state["next_row"]
+
+
+class MadeStream(grain.IterDataset[Any]):
+    """What filters and a processor make of the rows of a stream, without those that are left out.
+
+    Args:
+        parent: the rows and their numbers.
+        maker: what makes something of them.
+        seed: of the processor's random numbers; a row's depend on its number.
+        called: what errors call it.
+    """
+
+    def __init__(self, parent: grain.IterDataset[Any], maker: RowMaker, *, seed: int, called: str) -> None:
+        super().__init__(parent)
+        self._maker = maker
+        self._generators = grain.experimental.RngPool(seed)
+        self._called = called
+
+    @property
+    def ledger(self) -> NodeLedger:
+        """What became of the rows."""
+        return self._maker.ledger
+
+    def __iter__(self) -> grain.DatasetIterator[Any]:
+        return _MadeIterator(self._parent.__iter__(), self._maker, self._generators, self._called)
+
+    def __str__(self) -> str:
+        return f"MadeStream({self._called})"
+
+
+class _MadeIterator(grain.DatasetIterator[Any]):
+    def __init__(self, parent: grain.DatasetIterator[Any], maker: RowMaker, generators: Any, called: str) -> None:
+        super().__init__(parent)
+        self._maker = maker
+        self._generators = generators
+        self._called = called
+
+    def __next__(self) -> Any:
+        for _ in range(_MOST_IN_VAIN):
+            try:
+                number, row = next(self._parent)
+            except StopIteration:
+                self._maker.ended()
+                raise
+            rng = self._generators.acquire_rng(number)
+            try:
+                made = self._maker(number, lambda row=row: row, rng)
+            finally:
+                self._generators.release_rng(rng)
+            if made is not None:
+                return made
+        raise none_left(f"{self._called}, its last rows", _MOST_IN_VAIN)
+
+    def get_state(self) -> dict[str, Any]:
+        return self._parent.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._parent.set_state(state)

@@ -1,0 +1,75 @@
+"""What decides the rows of a graph that Grain runs, node by node."""
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+
+from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.leaf import LeafRecipe
+from torchpipe.pipeline.node_label import described, node_label
+from torchpipe.pipeline.state import leaf_text
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+
+
+def graph_identity(config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy) -> dict[str, str]:
+    """A short text for each node, and for each setting that all share.
+
+    Of a source that is read by number its fingerprint counts, where it has one; of a stream its settings.
+    """
+    found: dict[str, str] = {}
+    taken: Counter[str] = Counter()
+    waiting = [config]
+    while waiting:
+        node = waiting.pop(0)
+        label = node_label(node)
+        taken[label] += 1
+        name = label if taken[label] == 1 else f"{label} ({taken[label]})"
+        below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
+        children = [child for child in below if child is not None]
+        found[name] = _settings(node) if children else _leaf(node, context, policy)
+        waiting += children
+    shared = {
+        "seed": policy.seed,
+        "shuffle": policy.shuffle,
+        "capacity": context.num_tokens_per_batch,
+        "max_context_length": context.max_context_length,
+        "max_num_documents": context.max_num_documents,
+        "streaming_shuffle_buffer_size": policy.streaming_shuffle_buffer_size,
+    }
+    return found | {name: str(value) for name, value in shared.items()}
+
+
+def _settings(node: Any) -> str:
+    fields = {
+        field.name: described(getattr(node, field.name))
+        for field in dataclasses.fields(node)
+        if field.name not in ("dataset", "datasets", "name")
+    }
+    return f"{type(node).__name__} {_short(fields)}"
+
+
+def _leaf(node: Any, context: DatasetBuildContext, policy: DatasetIterationPolicy) -> str:
+    source: Any = getattr(node, "source", None)
+    if callable(getattr(source, "build", None)):
+        built = source.build(dataset_iteration_policy=policy)
+        source = built if isinstance(built, RandomAccessDataSource) else source
+    processor = getattr(node, "processor", None)
+    made_of = {"source": _short(described(source)), "processing": _short(described(processor)), "tokenizer": ""}
+    if hasattr(node, "row_policy"):
+        recipe = LeafRecipe(
+            label="",
+            source=source,
+            pre_filters=node.pre_filters,
+            processor=None if processor is None else processor.build(context=context),
+            post_filters=node.post_filters,
+            context=context,
+            row_policy=node.row_policy,
+        )
+        made_of |= {name: told for name, told in recipe.made_of().items() if told}
+    return leaf_text({**made_of, "samples": _short(made_of)})
+
+
+def _short(value: Any) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=6).hexdigest()

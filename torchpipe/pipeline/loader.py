@@ -1,0 +1,286 @@
+"""The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torchpipe._progress import say
+from torchpipe.config.configurable import Configurable
+from torchpipe.errors import ConfigError
+from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.leaf import CannotPlan
+from torchpipe.pipeline.planned_batches import PlannedBatches
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+
+if TYPE_CHECKING:
+    import grain
+
+
+class DataloaderExhaustedError(Exception):
+    """A loader has no more batches, and a step needs one. It is no StopIteration, which would end a generator."""
+
+
+class BaseDataLoader(Configurable, ABC):
+    """Iterates batches of ``(inputs, labels)``, and can be stopped and gone on with (``Stateful`` of torch's
+    ``distributed.checkpoint``).
+    """
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Configurable.Config):
+        """The settings; a subclass adds fields."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[TrainerBatch]:
+        """The batches from where the loader stands on."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands."""
+
+    @abstractmethod
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lets the loader go on where a state says."""
+
+    def close(self) -> None:  # most have nothing to end
+        """Ends threads and processes."""
+
+
+class GrainDataLoader(BaseDataLoader):
+    """The batches of a graph for one rank.
+
+    A graph of sources that are read by number and processors that draw no random numbers is planned: every source is
+    tokenised once, into a store that all ranks share, and each epoch's rows are a pure function of lengths, seed and
+    epoch. Anything else is run by Grain, in a fixed number of logical shards, and a line says so.
+
+    Either way row k of the run is the same row for every number of ranks and workers. Where the rows end, each was
+    given exactly once, all ranks have had the same number of batches, and the last ones are filled with padding, which
+    counts for nothing.
+
+    Iterating again goes on; it never begins again.
+
+    Args:
+        config: the settings.
+        dp_world_size, dp_rank: the data-parallel ranks (replicas times shards), and which of them this is; see
+            :func:`~torchpipe.pipeline.data_parallel_rank`. Ranks of one number get the same batches.
+        tokenizer: handed to the processors and the collator.
+        max_context_length: tokens of the longest document.
+        num_tokens_per_batch: tokens of a row, which one rank trains on at once.
+
+    Raises:
+        ConfigError: arguments don't fit.
+        TypeError: an unknown argument.
+    """
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(BaseDataLoader.Config):
+        """What a loader is described by.
+
+        Attributes:
+            dataset: the uppermost node of the graph.
+            collator: makes batches of rows.
+            seed, shuffle: of all orders.
+            repeat: whether there is an epoch after the last row; num_epochs: how many there are, where there is an end.
+                None: one without ``repeat``, any number with it.
+            streaming_shuffle_buffer_size: rows that a stream is shuffled in at a time.
+            read_options: how Grain reads maps; None: in the thread that asks.
+            num_prefetch_batches: batches that a thread makes ready while one is trained on.
+            num_workers: processes that make batches; 0: none. Batches are the same for any number.
+            max_num_documents: the most documents of a packed row.
+            planned: True: the graph has to be planned, and an error says why it can't be; False: Grain runs it; None:
+                as it can be.
+            num_logical_shards: into how many parts Grain runs the graph, whatever the number of ranks; it is kept
+                in the state. None: as many as there are ranks at the first start.
+            cache_dir, num_proc: of stores, see :func:`~torchpipe.store.build.build_store`.
+            allow_changed: nodes and settings that may differ from those of a state.
+        """
+
+        dataset: Any
+        collator: Any = field(default_factory=TextCollator.Config)
+        seed: int = 42
+        shuffle: bool = True
+        repeat: bool = True
+        num_epochs: int | None = None
+        streaming_shuffle_buffer_size: int = 1_000
+        read_options: "grain.ReadOptions | None" = None
+        num_prefetch_batches: int = 2
+        num_workers: int = 0
+        max_num_documents: int | None = None
+        planned: bool | None = None
+        num_logical_shards: int | None = None
+        cache_dir: str | None = None
+        num_proc: int | None = None
+        allow_changed: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        tokenizer: Any,
+        max_context_length: int,
+        num_tokens_per_batch: int,
+        dp_world_size: int = 1,
+        dp_rank: int = 0,
+    ) -> None:
+        self.config = config
+        self._arguments: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "max_context_length": max_context_length,
+            "num_tokens_per_batch": num_tokens_per_batch,
+            "dp_world_size": dp_world_size,
+            "dp_rank": dp_rank,
+        }
+        _check(config)
+        self.context = DatasetBuildContext(
+            tokenizer=tokenizer,
+            max_context_length=max_context_length,
+            num_tokens_per_batch=num_tokens_per_batch,
+            read_options=config.read_options,
+            max_num_documents=config.max_num_documents,
+        )
+        self.policy = DatasetIterationPolicy(
+            seed=config.seed,
+            shuffle=config.shuffle,
+            repeat=config.repeat,
+            dp_rank=dp_rank,
+            dp_world_size=dp_world_size,
+            streaming_shuffle_buffer_size=config.streaming_shuffle_buffer_size,
+        )
+        self.collator: Collator = config.collator.build(context=self.context)
+        self._source: BatchSource = self._batches()
+        self._iterator: Iterator[TrainerBatch] | None = None
+
+    def _batches(self) -> "BatchSource":
+        if self.config.planned is not False:
+            try:
+                return PlannedBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
+            except CannotPlan as why:
+                if self.config.planned:
+                    raise ConfigError(
+                        f"planned is True, and the graph can't be planned: {why}. Leave planned out, and Grain runs it."
+                    ) from None
+                say(f"Grain runs this graph, as rows come: {why}.")
+        from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain
+
+        return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
+
+    def anew(self) -> "GrainDataLoader":
+        """Another loader of the same graph, which stands at the begin."""
+        return type(self)(self.config, **self._arguments)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the graph is planned."""
+        return isinstance(self._source, PlannedBatches)
+
+    @property
+    def rows(self) -> "BatchSource":
+        """What makes the batches: rows and plan of a planned graph, or the parts that Grain runs."""
+        return self._source
+
+    @property
+    def num_rows(self) -> int | None:
+        """The rows of the run over all ranks, where it is known that it ends and with how many."""
+        num_epochs = self.config.num_epochs or (None if self.config.repeat else 1)
+        if num_epochs is None or not isinstance(self._source, PlannedBatches):
+            return None
+        return self._source.num_rows(num_epochs)
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the next row, from 0 on; None where Grain runs the graph."""
+        return self._source.epoch
+
+    @property
+    def ledger(self) -> dict[str, Mapping[str, Any]]:
+        """What became of the rows at each node of the graph, by its name."""
+        return self._source.ledger()
+
+    def __iter__(self) -> Iterator[TrainerBatch]:
+        if self._iterator is None:
+            self._iterator = self._source.batches()
+        return self._iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands after the batch that was given out last: numbers and texts, the same on every rank.
+
+        It holds ``version``, ``way`` ("planned" or "grain"), the place (``epoch`` and ``row``; or ``batch``, and a
+        state of Grain for each logical shard that this rank reads), and ``graph``: what decides the rows. It does not
+        hold how many ranks or workers there were.
+        """
+        return self._source.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lets the run go on where a state says; an empty one changes nothing.
+
+        Raises:
+            LoaderStateError: it is damaged, or of other rows; what differs is named.
+        """
+        if not state_dict:
+            return
+        self.close()
+        self._source.load_state_dict(state_dict)
+
+    def close(self) -> None:
+        """Ends the thread and the processes that make batches ready. Iterating goes on behind the last one given."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+        self._iterator = None
+
+
+class BatchSource(Protocol):
+    """What makes the batches of one rank."""
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the next row, where that is known."""
+        ...
+
+    def batches(self) -> Iterator[TrainerBatch]:
+        """The batches from where it stands on."""
+        ...
+
+    def ledger(self) -> dict[str, Mapping[str, Any]]:
+        """What became of the rows at each node."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where a state says."""
+        ...
+
+
+def exhausting(loader: BaseDataLoader) -> Iterator[TrainerBatch]:
+    """The batches of a loader; behind the last one, an error that a step in need of one can be left out for.
+
+    Raises:
+        DataloaderExhaustedError: there is no more.
+    """
+    yield from loader
+    raise DataloaderExhaustedError("The loader has no more batches. Set repeat=True or more num_epochs to go on.")
+
+
+def _check(config: GrainDataLoader.Config) -> None:
+    for name, least in (
+        ("num_prefetch_batches", 0),
+        ("num_workers", 0),
+        ("num_epochs", 1),
+        ("num_logical_shards", 1),
+        ("num_proc", 1),
+    ):
+        value = getattr(config, name)
+        if value is None and name in ("num_epochs", "num_logical_shards", "num_proc"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
+    if not callable(getattr(config.dataset, "build", None)):
+        raise ConfigError(
+            f"dataset is a {type(config.dataset).__name__}. Give the uppermost node of a graph, such as "
+            "SingleDatasetConfig(source=..., processor=...)."
+        )
+    if isinstance(config.allow_changed, str):
+        raise ConfigError(f"allow_changed is {config.allow_changed!r}. Give a list of names.")

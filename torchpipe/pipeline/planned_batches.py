@@ -1,0 +1,152 @@
+"""The batches of a planned graph."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from torchpipe.data.ledger import SampleCounts, sum_of_counts
+from torchpipe.errors import DataError, LoaderStateError
+from torchpipe.loading.loader import StepLoader
+from torchpipe.loading.read_ahead import close
+from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.compile import planned_graph
+from torchpipe.pipeline.planned_rows import PlannedRows
+from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
+from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+from torchpipe.store.accounts import sample_counts
+
+
+class PlannedBatches:
+    """Batches of rows that are known by number.
+
+    Args:
+        config: of the loader.
+        context, policy: what the graph is built with.
+        collator: rows to a batch.
+
+    Raises:
+        CannotPlan: a part of the graph has no plan.
+    """
+
+    def __init__(
+        self, config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy, collator: Collator
+    ) -> None:
+        self.graph = planned_graph(
+            config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
+        )
+        self.dataset = PlannedRows(
+            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+        )
+        self._config, self._context, self._policy, self._collator = config, context, policy, collator
+        self._batch_size = collator.num_rows_per_batch()
+        self._num_epochs: int | None = config.num_epochs or (None if config.repeat else 1)
+        if not self.graph.num_rows(0):
+            raise DataError(f"No row is left of the graph. {self._said()}")
+        self._begin(Cursor(0, 0), 1)
+
+    def _begin(self, start: Cursor, global_batch_size: int) -> None:
+        self._steps = RowSteps(
+            self.graph.num_rows,
+            start=start,
+            num_epochs=self._num_epochs,
+            global_batch_size=global_batch_size,
+        )
+        self._given = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next row."""
+        return self._steps.cursor(self._given).epoch
+
+    def batches(self) -> Iterator[TrainerBatch]:
+        """The batches from here on."""
+        at_once = self._policy.dp_world_size * self._batch_size
+        return (micro_batches[0] for _, micro_batches in self.steps(global_batch_size=at_once))
+
+    def steps(
+        self, *, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None = None
+    ) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+        """The steps from here on: the numbers of the rows of a step, int64 [ranks, accumulation, rows a batch] (-1 is
+        padding), and this rank's batches of it.
+
+        Args:
+            global_batch_size: rows of a step, over all ranks. Batches that they don't fill have padding alone.
+            then: what becomes of each batch, in the worker that makes it.
+        """
+        self._begin(self._steps.cursor(self._given), global_batch_size)
+        steps = self._steps
+        loader = StepLoader(
+            self.dataset,
+            steps,  # pyright: ignore[reportArgumentType]  # it has what a loader asks of global steps
+            batch_size=self._batch_size,
+            collate_fn=partial(_collated, self._collator, then),
+            rank=self._policy.dp_rank,
+            world_size=self._policy.dp_world_size,
+            num_workers=self._config.num_workers,
+            read_ahead=self._config.num_prefetch_batches,
+        )
+        each = loader.until(epochs=1)
+        try:
+            for step in each:
+                self._given += 1
+                yield self._layout(steps, step.number), step.micro_batches
+        finally:
+            close(each)
+
+    def _layout(self, steps: RowSteps, step: int) -> np.ndarray:
+        return steps.layout(0, step, world_size=self._policy.dp_world_size, batch_size=self._batch_size)
+
+    def counts(self) -> SampleCounts:
+        """What became of the rows of all sources; the longest is as long as a document may be."""
+        found = sum_of_counts([sample_counts(store) for store in self.graph.stores])
+        return replace(found, longest=min(found.longest, self._context.max_context_length))
+
+    def describe_rows(self, numbers: Sequence[int]) -> str:
+        """Rows in words: of which sources, and which rows of these."""
+        return self.graph.describe_rows([divmod(number, 1 << ROW_BITS) for number in numbers])
+
+    def num_rows(self, num_epochs: int) -> int:
+        """The rows of so many epochs."""
+        return sum(self.graph.num_rows(epoch) for epoch in range(num_epochs))
+
+    def ledger(self) -> dict[str, Mapping[str, Any]]:
+        """What became of the rows of an epoch at each node."""
+        return self.graph.account(self._steps.cursor(self._given).epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands."""
+        epoch, row = self._steps.cursor(self._given)
+        return {
+            "version": STATE_VERSION,
+            "way": "planned",
+            "epoch": epoch,
+            "row": row,
+            "graph": graph_text(self._identity),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where a state says."""
+        checked_state(state, self._identity, way="planned", allow_changed=self._config.allow_changed)
+        epoch, row = whole_number_of(state, "epoch"), whole_number_of(state, "row")
+        last = self._num_epochs is not None and epoch >= self._num_epochs
+        if (last and row) or (not last and row > self.graph.num_rows(epoch)):
+            raise LoaderStateError(
+                f"The loader's state stands before row {row} of epoch {epoch}, and there is no such row. Start anew."
+            )
+        self._begin(Cursor(epoch, row), 1)
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        return self.graph.identity()
+
+    def _said(self) -> str:
+        return str({name: told for name, told in self.graph.account(0).items() if told})
+
+
+def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:
+    batch = collator([row for row in rows if row is not None])
+    return batch if then is None else then(batch)

@@ -1,0 +1,125 @@
+"""Rows in one endless order, epoch after epoch, and which of them each rank has next."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from torchpipe.errors import DataError
+from torchpipe.loading.balance import in_order, num_micro_batches
+
+ROW_BITS = 40
+"""A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
+
+_MOST_EPOCHS_WITHOUT_ROWS = 1000
+
+
+class Cursor(NamedTuple):
+    """A place between two rows: so many of the epoch's rows lie before it."""
+
+    epoch: int
+    row: int
+
+
+class RowSteps:
+    """Steps of ``global_batch_size`` rows from a place on, which go on over the ends of epochs.
+
+    No row is left out or given twice where an epoch ends, whatever the number of ranks. To a
+    :class:`~torchpipe.loading.StepLoader` all of it is one epoch, whose last step may have fewer rows.
+
+    Args:
+        num_rows: gives the rows of an epoch; asked once for each.
+        start: where to begin.
+        num_epochs: how many there are, counted from the very first; None: no end.
+        global_batch_size: rows of a step, over all ranks.
+
+    >>> steps = RowSteps(lambda epoch: 3, start=Cursor(0, 2), num_epochs=2, global_batch_size=2)
+    >>> [[divmod(int(row), 1 << ROW_BITS) for row in steps.packs(0, step)] for step in range(2)]
+    [[(0, 2), (1, 0)], [(1, 1), (1, 2)]]
+    >>> steps.has(0, 2), steps.cursor(1)
+    (False, Cursor(epoch=1, row=1))
+    """
+
+    seed = 0
+    is_complete = True
+
+    def __init__(
+        self,
+        num_rows: Callable[[int], int],
+        *,
+        start: Cursor,
+        num_epochs: int | None,
+        global_batch_size: int,
+    ) -> None:
+        self.global_batch_size = global_batch_size
+        self._num_rows = num_rows
+        self._num_epochs = num_epochs
+        # The epochs that were looked at: the number of each, and where its first row stands among the rows from
+        # ``start`` on. The first one's may lie before 0.
+        self._epochs: list[int] = [start.epoch]
+        self._begins: list[int] = [-start.row]
+
+    @property
+    def num_steps(self) -> int | None:
+        """None: they are not counted beforehand."""
+        return None
+
+    def __len__(self) -> int:
+        raise TypeError("An endless order of rows has no length.")
+
+    def is_ready(self, epoch: int, step: int) -> bool:
+        """True: every step is known at once."""
+        return True
+
+    def wait(self, epoch: int, step: int, *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """True, at once."""
+        return True
+
+    def has(self, epoch: int, step: int) -> bool:
+        """Whether a row is left for the step. All steps are of epoch 0."""
+        return epoch == 0 and self._find(step * self.global_batch_size) is not None
+
+    def packs(self, epoch: int, step: int) -> np.ndarray:
+        """The rows of a step, int64; see ``ROW_BITS``."""
+        first = step * self.global_batch_size
+        return np.fromiter(self._rows(first, first + self.global_batch_size), dtype=np.int64)
+
+    def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
+        """Which rows each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a row of padding."""
+        accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
+        packs = self.packs(epoch, step)
+        return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
+
+    def cursor(self, num_steps: int) -> Cursor:
+        """The place behind so many steps. Behind the last row it is the begin of the next epoch."""
+        found = self._find(num_steps * self.global_batch_size)
+        return found if found is not None else Cursor(self._num_epochs or 0, 0)
+
+    def _find(self, place: int) -> Cursor | None:
+        """The row at a place from the start on; None behind the last."""
+        while self._end() <= place:
+            epoch = self._epochs[-1] + 1
+            if self._num_epochs is not None and epoch >= self._num_epochs:
+                return None
+            if (
+                len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
+                and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
+            ):
+                raise DataError(
+                    f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources."
+                )
+            end = self._end()
+            self._epochs.append(epoch)
+            self._begins.append(end)
+        number = next(number for number in range(len(self._begins) - 1, -1, -1) if self._begins[number] <= place)
+        return Cursor(self._epochs[number], place - self._begins[number])
+
+    def _end(self) -> int:
+        return self._begins[-1] + self._num_rows(self._epochs[-1])
+
+    def _rows(self, first: int, stop: int) -> Iterator[int]:
+        for place in range(first, stop):
+            found = self._find(place)
+            if found is None:
+                return
+            yield found.epoch << ROW_BITS | found.row

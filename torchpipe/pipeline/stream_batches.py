@@ -1,0 +1,197 @@
+"""The batches of a graph that Grain runs: true streams, and processors that draw random numbers."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from torchpipe._progress import say
+from torchpipe._seeds import derive
+from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.loading.parcel import in_a_parcel
+from torchpipe.loading.read_ahead import ReadAhead, close
+from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
+from torchpipe.pipeline.agreement import Agreement
+from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.graph_identity import graph_identity
+from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
+from torchpipe.pipeline.state import (
+    SHARD,
+    STATE_VERSION,
+    ShardPlace,
+    checked_state,
+    graph_text,
+    place_of,
+    place_text,
+    whole_number_of,
+)
+from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
+
+
+class StreamBatches:
+    """Batches of rows as they come.
+
+    Batch k of the run is made of part k mod L of the graph, L being fixed when the run starts, so that it is the same
+    for every number of ranks and workers.
+
+    Args:
+        config: of the loader.
+        context, policy: what the graph is built with.
+        collator: rows to a batch.
+
+    Raises:
+        ConfigError: an option has no meaning for such a graph.
+    """
+
+    epoch = None
+
+    def __init__(
+        self, config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy, collator: Collator
+    ) -> None:
+        if (config.num_epochs or 1) > 1 or (config.repeat and config.num_epochs):
+            raise ConfigError(
+                f"num_epochs={config.num_epochs} has no meaning for a graph that Grain runs, whose epochs have no "
+                "known end. Leave it out: repeat=False goes through it once."
+            )
+        self._config, self._context, self._policy, self._collator = config, context, policy, collator
+        self._num_shards: int = config.num_logical_shards or policy.dp_world_size
+        self._batch = 0  # batches of the run, over all ranks, that were given out
+        self._places: dict[int, ShardPlace] = {}
+
+    def batches(self) -> Iterator[TrainerBatch]:
+        """The batches from here on."""
+        ranks = None if self._config.repeat else Agreement(self._policy.dp_world_size)
+        reading = self._reading()
+        missing = sum(shard not in self._places and self._turns_before(shard) > 0 for shard in reading.shards())
+        if missing:
+            parts = "1 part of the graph is" if missing == 1 else f"{missing} parts of the graph are"
+            whose = "its" if missing == 1 else "their"
+            say(f"{parts} read again up to batch {self._batch:,}: {whose} state isn't here.")
+        return self._given_out(self._collated(reading), ranks, reading.shards())
+
+    def _given_out(self, batches: Iterator[Any], ranks: Agreement | None, shards: set[int]) -> Iterator[TrainerBatch]:
+        alive = set(shards)
+        try:
+            while True:
+                number, batch, place = next(batches)
+                shard = number % self._num_shards
+                if batch is None:
+                    alive.discard(shard)
+                has_batch = batch is not None
+                if ranks is not None:
+                    has_batch, is_alive = ranks.any(has_batch, bool(alive))
+                    if not is_alive:
+                        return
+                self._places[shard] = place
+                self._batch += self._policy.dp_world_size
+                if has_batch:
+                    yield self._collator([]) if batch is None else batch
+        finally:
+            close(batches)
+
+    def _reading(self) -> Reading:
+        return Reading(
+            dataset=self._config.dataset,
+            context=self._context,
+            policy=self._policy,
+            num_shards=self._num_shards,
+            rows_a_batch=self._collator.num_rows_per_batch(),
+            first=self._batch + self._policy.dp_rank,
+            step=self._policy.dp_world_size,
+            places=dict(self._places),
+        )
+
+    def _collated(self, reading: Reading) -> Iterator[Any]:
+        """Numbers, batches, and places of parts."""
+        num_workers, depth = self._config.num_workers, self._config.num_prefetch_batches
+        if num_workers:
+            parts = reading.shared_out(num_workers)
+            generator = torch.Generator().manual_seed(derive(self._policy.seed, "workers", reading.first) % 2**63)
+            batches: Iterator[Any] = FromWorkers(
+                iter(
+                    DataLoader(
+                        _Parts(parts, self._collator),
+                        batch_size=None,
+                        num_workers=len(parts),
+                        collate_fn=_as_it_is,
+                        worker_init_fn=start_worker,
+                        generator=generator,
+                        multiprocessing_context=worker_context(),
+                    )
+                )
+            )
+        else:
+            batches = _collated(reading, self._collator)
+        return ReadAhead(batches, depth=depth) if depth else batches
+
+    def ledger(self) -> dict[str, Mapping[str, Any]]:
+        """What became of the rows at each node."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands. The states of parts that this rank has not read are other ranks'."""
+        return {
+            "version": STATE_VERSION,
+            "way": "grain",
+            "batch": self._batch,
+            "num_logical_shards": self._num_shards,
+            "graph": graph_text(self._identity),
+            **{
+                f"{SHARD}{shard:05d}": place_text(self._places.get(shard))
+                for shard in sorted(self._reading().shards() | self._places.keys())
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where a state says."""
+        checked_state(state, self._identity, way="grain", allow_changed=self._config.allow_changed)
+        num_shards = whole_number_of(state, "num_logical_shards")
+        if self._config.num_logical_shards not in (None, num_shards) or not num_shards:
+            raise LoaderStateError(
+                f"The loader's state is of {num_shards} logical shards, and num_logical_shards is "
+                f"{self._config.num_logical_shards}. Leave it out, or put it back."
+            )
+        self._num_shards = num_shards
+        self._batch = whole_number_of(state, "batch")
+        told = {int(name.removeprefix(SHARD)): text for name, text in state.items() if name.startswith(SHARD)}
+        places = {shard: place_of(text) for shard, text in told.items()}
+        self._places = {
+            shard: place
+            for shard, place in places.items()
+            if place is not None and place.num_batches <= self._turns_before(shard)
+        }
+
+    def _turns_before(self, shard: int) -> int:
+        """How many batches of a part stand before the next one of the run."""
+        return max(0, -(-(self._batch - shard) // self._num_shards))
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        return graph_identity(self._config.dataset, context=self._context, policy=self._policy)
+
+
+class _Parts(IterableDataset[Any]):
+    """What each worker reads and collates."""
+
+    def __init__(self, parts: list[Reading], collator: Collator) -> None:
+        self._parts, self._collator = parts, collator
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        part = self._parts[0 if info is None else info.id]
+        return map(in_a_parcel, _collated(part, self._collator))
+
+
+def _collated(reading: Reading, collator: Collator) -> Iterator[Any]:
+    batches: Iterator[ReadBatch] = read_batches(reading)
+    try:
+        for number, rows, place in batches:
+            yield number, None if rows is None else collator(rows), place
+    finally:
+        close(batches)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
