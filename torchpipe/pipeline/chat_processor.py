@@ -22,7 +22,7 @@ from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.rendered_chat import RenderedChat
 from torchpipe.pipeline.renderers import RendererConfig
-from torchpipe.pipeline.sequences import TextSequence, joined_documents
+from torchpipe.pipeline.sequences import TextSequence, joined_documents, shifted_sequence
 from torchpipe.pipeline.templated_chat import TemplatedChat, check_alternation
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -136,10 +136,10 @@ class ChatProcessor(SampleProcessor):
         row = self._row(sample)
         if self._is_templated:
             check_alternation(row["messages"])
-        fitted = self._transform.fitted(row)
+        fitted = self._transform.fitted(row, labels=False)
         if not fitted.samples:
             return Outcome(None, fitted.left_out)
-        documents = [_document(made["tokens"], made["labels"]) for made in fitted.samples]
+        documents = [_document(made) for made in fitted.samples]
         sequence = joined_documents([document for document in documents if len(document.input_ids)])
         if not (sequence.labels != IGNORE_INDEX).any():
             return Outcome(None, "nothing_trained")
@@ -208,12 +208,13 @@ def _message(turn: Any, index: int) -> Message:
     return copy(turn) if isinstance(turn, Message) else from_openai(turn, index=index)
 
 
-def _document(tokens: Sequence[int], labels: Sequence[int]) -> TextSequence:
-    """One document: all its tokens but the last, unless that has a label too, the first token of the next part."""
-    end = len(tokens) - (labels[-1] == IGNORE_INDEX)
-    return TextSequence(
-        input_ids=np.asarray(tokens, dtype=np.int64)[:end], labels=np.asarray(labels, dtype=np.int64)[:end]
-    )
+def _document(made: Mapping[str, Any]) -> TextSequence:
+    """One document: a whole row, or a part of one, whose last token may have a label: the first of the next part."""
+    if "labels" not in made:
+        return shifted_sequence(made["tokens"], made["mask"])
+    end = len(made["tokens"]) - (made["labels"][-1] == IGNORE_INDEX)
+    ids, labels = (np.asarray(made[name], dtype=np.int64)[:end] for name in ("tokens", "labels"))
+    return TextSequence(input_ids=ids, labels=labels)
 
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:
