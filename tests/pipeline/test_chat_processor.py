@@ -324,9 +324,34 @@ def test_the_first_sample_is_printed_once(chat: Any, titan: Any, capsys: Any, mo
         "<｜begin▁of▁sentence｜><｜User｜>1+1?<｜Assistant｜>2"
     ]
     pickle.loads(pickle.dumps(processor))(rows(*TURNS), RNG)
+    assert capsys.readouterr().err == ""
+    pickle.loads(pickle.dumps(chat(titan())))(rows(*TURNS), RNG)
+    assert "the first sample" in capsys.readouterr().err
     monkeypatch.setenv("LOCAL_RANK", "1")
     chat(titan())(rows(*TURNS), RNG)
     assert capsys.readouterr().err == ""
+
+
+def test_processes_that_share_a_processor_print_the_first_sample_once(run_code: Callable[[str], str]) -> None:
+    code = """
+import contextlib, io, multiprocessing, os, sys
+from torchpipe.pipeline.first_sample import FirstSample
+
+def run(first, out):
+    os.dup2(out, 2)
+    first.tell(lambda: "a line")
+
+if __name__ == "__main__":
+    first, (back, out) = FirstSample(), os.pipe()
+    context = multiprocessing.get_context("fork")
+    for _ in range(3):
+        process = context.Process(target=run, args=(first, out))
+        process.start()
+        process.join()
+    os.close(out)
+    print(os.read(back, 100).decode().count("a line"), first.is_told)
+"""
+    assert run_code(code).strip() == "1 True"
 
 
 def test_functions_may_be_named_and_message_transforms_are_functions(chat: Any, qwen3: Any) -> None:

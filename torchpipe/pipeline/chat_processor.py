@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from torchpipe._progress import say
 from torchpipe._sentences import printable
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.loss_weights import are_weighted
@@ -18,6 +17,7 @@ from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.overflow import Overflow, OverflowPolicy, StopToken, TruncationType, overflow_policy
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ColumnError, ConfigError, MessageError
+from torchpipe.pipeline.first_sample import FirstSample
 from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.rendered_chat import RenderedChat
@@ -44,7 +44,7 @@ class ChatProcessor(SampleProcessor):
 
     A row that becomes several documents is one sequence, whose positions begin anew with each. A row that is longer
     than ``max_context_length`` (it has one token more, the last target) is left out, unless ``overflow`` says
-    otherwise. The text of the first sample of a process is printed.
+    otherwise. The text of the first sample is printed.
 
     Args:
         config: its settings.
@@ -55,7 +55,7 @@ class ChatProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = True
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_told"})
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
@@ -97,7 +97,7 @@ class ChatProcessor(SampleProcessor):
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)
         tokenizer = self.tokenizer = context.tokenizer
-        self._told = False
+        self._first = FirstSample()
         self._is_templated = False
         if config.renderer is not None:
             writer: Any = RenderedChat(config.renderer, tokenizer, allow_control_text=config.allow_control_text)
@@ -143,7 +143,7 @@ class ChatProcessor(SampleProcessor):
         sequence = joined_documents([document for document in documents if len(document.input_ids)])
         if not (sequence.labels != IGNORE_INDEX).any():
             return Outcome(None, "nothing_trained")
-        self._tell(sequence)
+        self._first.tell(lambda: self._line_of(sequence))
         return Outcome(sequence)
 
     def _row(self, sample: Any) -> dict[str, Any]:
@@ -172,12 +172,9 @@ class ChatProcessor(SampleProcessor):
             )
         return {"messages": messages, **({"tools": tools} if tools else {})}
 
-    def _tell(self, sequence: TextSequence) -> None:
-        if self._told:
-            return
-        self._told = True
+    def _line_of(self, sequence: TextSequence) -> str:
         tokens, trained = sequence.input_ids.tolist(), int((sequence.labels != IGNORE_INDEX).sum())
-        say(
+        return (
             f"ChatProcessor: the first sample has {len(tokens)} tokens, and {trained} trained labels: "
             f"{printable(_text_of(self.tokenizer, tokens))}"
         )
