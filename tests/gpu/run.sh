@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What needs a CUDA device: kernels compared with the loop over documents, batches in page-locked memory. At most a few minutes, no data needed.
+# What needs a CUDA device: kernels compared with the loop over documents, and batches in page-locked memory. At most a
+# few minutes, no data needed.
 #
 #   tests/gpu/run.sh                 with the python of .venv, or of PYTHON=...
 #   TORCH="2.11.0 2.13.0" tests/gpu/run.sh    in an environment of its own for each of these releases of torch

@@ -148,8 +148,26 @@ def test_a_tokenizer_without_an_end_is_refused(chat: Any, titan: Any) -> None:
 def test_tools_need_a_format_that_writes_them(chat: Any, titan: Any) -> None:
     with pytest.raises(ValueError, match="^tools_fn requires a renderer, or a tokenizer of torchpipe's"):
         chat(titan(), tools_fn=read_tools)
-    with pytest.raises(DataError, match="The row has tools, and apply_chat_template writes messages alone"):
+    with pytest.raises(DataError, match="The row has tools, and apply_chat_template of TitanTokenizer writes messages"):
         chat(titan(), messages_fn=dict)(rows(*TURNS, tools=[{"name": "f"}]), RNG)
+
+
+def test_a_tokenizer_of_messages_alone_is_taken_and_loses_no_tools(chat: Any, qwen3: Any) -> None:
+    inner = qwen3()
+
+    class Messages:
+        """What a user may have: tokens and mask of messages."""
+
+        def tokenize_messages(self, messages: list[Message]) -> tuple[list[int], list[bool]]:
+            return inner.tokenize_messages(messages)
+
+        def decode(self, ids: list[int]) -> str:
+            return inner.decode(ids)
+
+    made = chat(Messages())(rows(*TURNS[:2]), RNG)
+    assert made.labels.tolist() == chat(inner)(rows(*TURNS[:2]), RNG).labels.tolist()
+    with pytest.raises(DataError, match="The row has tools, and tokenize_messages of Messages writes messages alone"):
+        chat(Messages(), messages_fn=dict)(rows(*TURNS[:2], tools=[{"name": "f"}]), RNG)
 
 
 def test_a_tokenizer_that_writes_no_conversations_is_refused(chat: Any) -> None:

@@ -12,7 +12,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.loss_weights import are_weighted
 from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.messages import Message
-from torchpipe.data.messages_tokenizer import as_model_transform
+from torchpipe.data.messages_tokenizer import MessagesTokenizer, as_model_transform
 from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.overflow import Overflow, OverflowPolicy, StopToken, TruncationType, overflow_policy
 from torchpipe.data.sample_transforms import SFTTransform
@@ -121,6 +121,7 @@ class ChatProcessor(SampleProcessor):
                 f"ChatProcessor needs a tokenizer that writes conversations, and the context has a "
                 f"{type(tokenizer).__name__}. Give one of torchpipe's, or one with apply_chat_template."
             )
+        self._tools_are_lost = self._is_templated or isinstance(writer, MessagesTokenizer)
         self._transform = SFTTransform(None, writer, overflow=_policy(config, context.max_context_length))
 
     def __call__(self, sample: Any, rng: np.random.Generator) -> TextSequence | None:
@@ -165,10 +166,10 @@ class ChatProcessor(SampleProcessor):
                 "messages_fn, or use the chat datasets of torchpipe.datasets, whose samples have loss_weights."
             )
         tools = row.get("tools") if self.config.tools_fn is None else self.config.tools_fn(sample)
-        if tools and self._is_templated:
+        if tools and self._tools_are_lost:
             raise MessageError(
-                "The row has tools, and apply_chat_template writes messages alone. Use a renderer, or a tokenizer of "
-                "torchpipe's."
+                f"The row has tools, and {'apply_chat_template' if self._is_templated else 'tokenize_messages'} of "
+                f"{type(self.tokenizer).__name__} writes messages alone. Use a renderer, or a tokenizer of torchpipe's."
             )
         return {"messages": messages, **({"tools": tools} if tools else {})}
 
