@@ -148,8 +148,26 @@ def test_a_tokenizer_without_an_end_is_refused(chat: Any, titan: Any) -> None:
 def test_tools_need_a_format_that_writes_them(chat: Any, titan: Any) -> None:
     with pytest.raises(ValueError, match="^tools_fn requires a renderer, or a tokenizer of torchpipe's"):
         chat(titan(), tools_fn=read_tools)
-    with pytest.raises(DataError, match="The row has tools, and apply_chat_template writes messages alone"):
+    with pytest.raises(DataError, match="The row has tools, and apply_chat_template of TitanTokenizer writes messages"):
         chat(titan(), messages_fn=dict)(rows(*TURNS, tools=[{"name": "f"}]), RNG)
+
+
+def test_a_tokenizer_of_messages_alone_is_taken_and_loses_no_tools(chat: Any, qwen3: Any) -> None:
+    inner = qwen3()
+
+    class Messages:
+        """What a user may have: tokens and mask of messages."""
+
+        def tokenize_messages(self, messages: list[Message]) -> tuple[list[int], list[bool]]:
+            return inner.tokenize_messages(messages)
+
+        def decode(self, ids: list[int]) -> str:
+            return inner.decode(ids)
+
+    made = chat(Messages())(rows(*TURNS[:2]), RNG)
+    assert made.labels.tolist() == chat(inner)(rows(*TURNS[:2]), RNG).labels.tolist()
+    with pytest.raises(DataError, match="The row has tools, and tokenize_messages of Messages writes messages alone"):
+        chat(Messages(), messages_fn=dict)(rows(*TURNS[:2], tools=[{"name": "f"}]), RNG)
 
 
 def test_a_tokenizer_that_writes_no_conversations_is_refused(chat: Any) -> None:
@@ -324,9 +342,34 @@ def test_the_first_sample_is_printed_once(chat: Any, titan: Any, capsys: Any, mo
         "<｜begin▁of▁sentence｜><｜User｜>1+1?<｜Assistant｜>2"
     ]
     pickle.loads(pickle.dumps(processor))(rows(*TURNS), RNG)
+    assert capsys.readouterr().err == ""
+    pickle.loads(pickle.dumps(chat(titan())))(rows(*TURNS), RNG)
+    assert "the first sample" in capsys.readouterr().err
     monkeypatch.setenv("LOCAL_RANK", "1")
     chat(titan())(rows(*TURNS), RNG)
     assert capsys.readouterr().err == ""
+
+
+def test_processes_that_share_a_processor_print_the_first_sample_once(run_code: Callable[[str], str]) -> None:
+    code = """
+import contextlib, io, multiprocessing, os, sys
+from torchpipe.pipeline.first_sample import FirstSample
+
+def run(first, out):
+    os.dup2(out, 2)
+    first.tell(lambda: "a line")
+
+if __name__ == "__main__":
+    first, (back, out) = FirstSample(), os.pipe()
+    context = multiprocessing.get_context("fork")
+    for _ in range(3):
+        process = context.Process(target=run, args=(first, out))
+        process.start()
+        process.join()
+    os.close(out)
+    print(os.read(back, 100).decode().count("a line"), first.is_told)
+"""
+    assert run_code(code).strip() == "1 True"
 
 
 def test_functions_may_be_named_and_message_transforms_are_functions(chat: Any, qwen3: Any) -> None:

@@ -20,10 +20,17 @@ from torchpipe.pipeline.dataset import (
 )
 from torchpipe.pipeline.graph_steps import FirstRows, GraphSteps
 from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
+from torchpipe.pipeline.multimodal import MultiModalProcessor
+from torchpipe.pipeline.multimodal_collator import MultiModalCollator
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
-from torchpipe.pipeline.renderers import RendererConfig, RenderersLibraryConfig
+from torchpipe.pipeline.renderers import (
+    RendererConfig,
+    RenderersConfigAdapter,
+    RenderersLibraryConfig,
+    from_renderers,
+)
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
 from torchpipe.pipeline.state import merged_states
@@ -62,8 +69,11 @@ __all__ = [
     "HuggingFaceStreamingSource",
     "IndexedJsonlSource",
     "MMSamplePackingConfig",
+    "MultiModalCollator",
+    "MultiModalProcessor",
     "RandomAccessDataSource",
     "RendererConfig",
+    "RenderersConfigAdapter",
     "RenderersLibraryConfig",
     "SampleProcessor",
     "SingleDatasetConfig",
@@ -75,6 +85,7 @@ __all__ = [
     "WeightedDataset",
     "data_parallel_rank",
     "exhausting",
+    "from_renderers",
     "merged_states",
 ]
 

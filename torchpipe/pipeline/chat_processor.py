@@ -7,22 +7,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from torchpipe._progress import say
 from torchpipe._sentences import printable
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.loss_weights import are_weighted
 from torchpipe.data.masking import MaskingStrategy, mask_messages
 from torchpipe.data.messages import Message
-from torchpipe.data.messages_tokenizer import as_model_transform
+from torchpipe.data.messages_tokenizer import MessagesTokenizer, as_model_transform
 from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.overflow import Overflow, OverflowPolicy, StopToken, TruncationType, overflow_policy
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ColumnError, ConfigError, MessageError
+from torchpipe.pipeline.first_sample import FirstSample
 from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.rendered_chat import RenderedChat
 from torchpipe.pipeline.renderers import RendererConfig
-from torchpipe.pipeline.sequences import TextSequence, joined_documents
+from torchpipe.pipeline.sequences import TextSequence, joined_documents, shifted_sequence
 from torchpipe.pipeline.templated_chat import TemplatedChat, check_alternation
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -44,7 +44,7 @@ class ChatProcessor(SampleProcessor):
 
     A row that becomes several documents is one sequence, whose positions begin anew with each. A row that is longer
     than ``max_context_length`` (it has one token more, the last target) is left out, unless ``overflow`` says
-    otherwise. The text of the first sample of a process is printed.
+    otherwise. The text of the first sample is printed.
 
     Args:
         config: its settings.
@@ -55,7 +55,7 @@ class ChatProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = True
-    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_told"})
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
@@ -97,7 +97,7 @@ class ChatProcessor(SampleProcessor):
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)
         tokenizer = self.tokenizer = context.tokenizer
-        self._told = False
+        self._first = FirstSample()
         self._is_templated = False
         if config.renderer is not None:
             writer: Any = RenderedChat(config.renderer, tokenizer, allow_control_text=config.allow_control_text)
@@ -121,6 +121,7 @@ class ChatProcessor(SampleProcessor):
                 f"ChatProcessor needs a tokenizer that writes conversations, and the context has a "
                 f"{type(tokenizer).__name__}. Give one of torchpipe's, or one with apply_chat_template."
             )
+        self._tools_are_lost = self._is_templated or isinstance(writer, MessagesTokenizer)
         self._transform = SFTTransform(None, writer, overflow=_policy(config, context.max_context_length))
 
     def __call__(self, sample: Any, rng: np.random.Generator) -> TextSequence | None:
@@ -136,14 +137,14 @@ class ChatProcessor(SampleProcessor):
         row = self._row(sample)
         if self._is_templated:
             check_alternation(row["messages"])
-        fitted = self._transform.fitted(row)
+        fitted = self._transform.fitted(row, labels=False)
         if not fitted.samples:
             return Outcome(None, fitted.left_out)
-        documents = [_document(made["tokens"], made["labels"]) for made in fitted.samples]
+        documents = [_document(made) for made in fitted.samples]
         sequence = joined_documents([document for document in documents if len(document.input_ids)])
         if not (sequence.labels != IGNORE_INDEX).any():
             return Outcome(None, "nothing_trained")
-        self._tell(sequence)
+        self._first.tell(lambda: self._line_of(sequence))
         return Outcome(sequence)
 
     def _row(self, sample: Any) -> dict[str, Any]:
@@ -165,19 +166,16 @@ class ChatProcessor(SampleProcessor):
                 "messages_fn, or use the chat datasets of torchpipe.datasets, whose samples have loss_weights."
             )
         tools = row.get("tools") if self.config.tools_fn is None else self.config.tools_fn(sample)
-        if tools and self._is_templated:
+        if tools and self._tools_are_lost:
             raise MessageError(
-                "The row has tools, and apply_chat_template writes messages alone. Use a renderer, or a tokenizer of "
-                "torchpipe's."
+                f"The row has tools, and {'apply_chat_template' if self._is_templated else 'tokenize_messages'} of "
+                f"{type(self.tokenizer).__name__} writes messages alone. Use a renderer, or a tokenizer of torchpipe's."
             )
         return {"messages": messages, **({"tools": tools} if tools else {})}
 
-    def _tell(self, sequence: TextSequence) -> None:
-        if self._told:
-            return
-        self._told = True
+    def _line_of(self, sequence: TextSequence) -> str:
         tokens, trained = sequence.input_ids.tolist(), int((sequence.labels != IGNORE_INDEX).sum())
-        say(
+        return (
             f"ChatProcessor: the first sample has {len(tokens)} tokens, and {trained} trained labels: "
             f"{printable(_text_of(self.tokenizer, tokens))}"
         )
@@ -208,12 +206,13 @@ def _message(turn: Any, index: int) -> Message:
     return copy(turn) if isinstance(turn, Message) else from_openai(turn, index=index)
 
 
-def _document(tokens: Sequence[int], labels: Sequence[int]) -> TextSequence:
-    """One document: all its tokens but the last, unless that has a label too, the first token of the next part."""
-    end = len(tokens) - (labels[-1] == IGNORE_INDEX)
-    return TextSequence(
-        input_ids=np.asarray(tokens, dtype=np.int64)[:end], labels=np.asarray(labels, dtype=np.int64)[:end]
-    )
+def _document(made: Mapping[str, Any]) -> TextSequence:
+    """One document: a whole row, or a part of one, whose last token may have a label: the first of the next part."""
+    if "labels" not in made:
+        return shifted_sequence(made["tokens"], made["mask"])
+    end = len(made["tokens"]) - (made["labels"][-1] == IGNORE_INDEX)
+    ids, labels = (np.asarray(made[name], dtype=np.int64)[:end] for name in ("tokens", "labels"))
+    return TextSequence(input_ids=ids, labels=labels)
 
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:
