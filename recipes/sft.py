@@ -25,15 +25,13 @@ from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
 from torchpipe.modules import TransformerSelfAttentionLayer
-from torchpipe.pipeline import FirstRows, GraphSteps
+from torchpipe.pipeline import FirstRows, GraphSteps, check_graph_settings, graph_loader
 
 # Every key that the recipe reads. A key that is not here is refused by name, or, if it is one of torchtune's, answered.
 KEYS = {
     "tokenizer": Setting(),
     "dataset": Setting(None),
-    "dataloader": Setting(
-        None
-    ),  # instead of dataset: a graph and its loader (torchpipe.pipeline.GrainDataLoader.Config)
+    "dataloader": Setting(None),  # instead of dataset: a graph, as torchpipe.pipeline.GrainDataLoader.Config
     "max_context_length": Setting(None, at_least=1, can_be_null=True),  # of a graph's documents; null: the tokenizer's
     "num_tokens_per_batch": Setting(None, at_least=1, can_be_null=True),  # of a graph's rows; null: max_context_length
     "model": Setting(),
@@ -85,22 +83,13 @@ KEYS = {
     "max_generated_tokens": Setting(64, at_least=0),
 }
 WORKERS = ("num_workers", "pin_memory", "prefetch_factor", "read_ahead")
-SAID_BY_DATALOADER = (*WORKERS, "batch_size", "epochs", "max_steps_per_epoch", "shuffle", "balance", "collate_fn")
 
 
 def checked_settings(cfg: DictConfig) -> DictConfig:
     """The config over the defaults; what can't work is refused before anything is read."""
     settings = config.read_settings(cfg, KEYS)
     config.validate(cfg)
-    if (settings.dataset is None) == (settings.dataloader is None):
-        raise ConfigError("The rows come from dataset, or from the graph of dataloader. Give one of the two sections.")
-    if settings.dataloader and (said := [key for key in SAID_BY_DATALOADER if key in cfg]):
-        raise ConfigError(
-            f"{said[0]} has no effect beside dataloader, whose section says such things itself. Leave it out."
-        )
-    ends = settings.max_steps or not settings.dataloader or settings.dataloader.get("num_epochs")
-    if not ends and settings.dataloader.get("repeat", True):
-        raise ConfigError("The run has no end: dataloader.repeat is true. Set max_steps, or dataloader.num_epochs.")
+    check_graph_settings(cfg, settings)
     training.check_run_settings(settings)
     if settings.global_batch_size and settings.gradient_accumulation_steps > 1:
         raise ConfigError(
@@ -137,17 +126,9 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     checkpointer = config.instantiate(settings.checkpointer)
     base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
-    graph, longest = None, settings.max_context_length or tokenizer.max_seq_len
-    if settings.dataloader:
-        graph = config.instantiate(settings.dataloader).build(
-            tokenizer=tokenizer,
-            max_context_length=longest,
-            num_tokens_per_batch=settings.num_tokens_per_batch or longest,
-            dp_rank=ranks.rank,
-            dp_world_size=ranks.world_size,
-        )
-    first = max(1, settings.num_rows_for_training_loss)
-    dataset = FirstRows(graph, first) if graph else instantiate_dataset(settings.dataset, tokenizer)
+    graph = graph_loader(settings, tokenizer, rank=ranks.rank, world_size=ranks.world_size)
+    shown = FirstRows(graph, settings.num_rows_for_training_loss) if graph else None
+    dataset = shown or instantiate_dataset(settings.dataset, tokenizer)
     held_out = instantiate_held_out(settings.dataset_val or None, tokenizer)
     by_shard = isinstance(dataset, GrowingPackedDataset)  # tokenised in the background, while it is trained on
     if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
@@ -171,8 +152,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         tokenizer=tokenizer,
     )
     print(training.describe_parameters(model), flush=True)
-    whole = {"tokens": first_sample["tokens"][:longest]} if graph else first_sample  # positions of a graph begin anew
-    training.check_model(model, counts, whole)
+    # Positions of a graph begin anew with each document.
+    training.check_model(model, counts, shown.longest_document if shown else first_sample)
     if by_shard:
         dataset.check_with(partial(training.check_model, model, sample=first_sample))
     for name, rows in held_out.items():
@@ -221,18 +202,13 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         loader: Any = GraphSteps(graph, global_batch_size=global_batch_size, collate_fn=collate)
         described = loader.describe_rows
     else:
-        steps = steps_of(
-            dataset,
-            global_batch_size=global_batch_size,
-            seed=settings.seed,
-            shuffle=settings.shuffle,
-            balance=settings.balance,
-            max_steps=settings.max_steps_per_epoch,
-        )
+        order = {name: settings[name] for name in ("seed", "shuffle", "balance")}
+        most = settings.max_steps_per_epoch
+        steps = steps_of(dataset, global_batch_size=global_batch_size, max_steps=most, **order)
         loader = loader_of(dataset, steps)
         described = partial(describe_rows, dataset)
 
-    def num_steps() -> int | None:  # None: not known before all rows are tokenised
+    def num_steps() -> int | None:  # None: not known yet
         return loader.num_steps(epochs=settings.epochs, max_steps=settings.max_steps)
 
     # Where the run stands. What decides it is kept in the checkpoint, and compared on resume.

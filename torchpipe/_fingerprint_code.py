@@ -18,36 +18,10 @@ from typing import Any
 
 from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
+from torchpipe._fingerprint_names import IMPURE_BUILTINS, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
 from torchpipe._own_code import is_own, library_version, own_code
 
 _PACKAGE = __name__.partition(".")[0]
-
-PURE_MODULES = frozenset(
-    """__future__ abc array ast base64 binascii bisect builtins collections contextlib copy csv dataclasses decimal
-    difflib enum fractions functools hashlib heapq html itertools json keyword math numbers operator re reprlib
-    statistics string struct sre_compile sre_constants sre_parse textwrap types typing typing_extensions unicodedata
-    warnings zlib""".split()  # noqa: SIM905
-)
-"""Modules of the standard library whose functions give the same for the same arguments (and ``warnings``)."""
-
-_PURE_SUBMODULES = frozenset({"collections.abc", "json.decoder", "json.encoder", "urllib.parse", "html.entities"})
-
-PURE_NUMPY = frozenset(
-    """abs absolute add all any append arange argmax argmin argsort array array_equal asarray ascontiguousarray
-    atleast_1d bincount bool_ broadcast_to ceil clip column_stack concatenate copy count_nonzero cumsum diff divide dot
-    dtype equal expand_dims flatnonzero flip float16 float32 float64 floor frombuffer full full_like greater
-    greater_equal hstack iinfo int16 int32 int64 int8 integer intp invert isfinite isin isnan less less_equal linspace
-    logical_and logical_not logical_or max maximum mean min minimum mod multiply nan ndim newaxis nonzero not_equal ones
-    ones_like pad power prod ravel repeat reshape resize roll round searchsorted shape sign size sort split sqrt squeeze
-    stack std subtract sum take take_along_axis tile transpose tril triu uint16 uint32 uint64 uint8 union1d unique
-    vstack where zeros zeros_like""".split()  # noqa: SIM905
-)
-"""Names of NumPy that give the same for the same arguments, with the same release of it: no files, no memory that was
-not written, no random numbers."""
-
-_IMPURE_BUILTINS = frozenset(
-    {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input", "locals", "open"}
-)
 
 COMPILED_FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -129,7 +103,7 @@ def _is_known(writer: Writer, module: str, name: str) -> bool:
 def _is_pure(module: str) -> bool:
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return module == "typing_extensions"  # the user's own _html.py is no part of html
-    return module.lstrip("_") in PURE_MODULES or module in PURE_MODULES or module in _PURE_SUBMODULES
+    return module.lstrip("_") in PURE_MODULES or module in PURE_MODULES or module in PURE_SUBMODULES
 
 
 def _write_code(writer: Writer, code: types.CodeType) -> None:
@@ -185,7 +159,7 @@ def _write_global(writer: Writer, function: types.FunctionType, chain: tuple[str
                 "tuple or a types.MappingProxyType may not)"
             )
         writer.write(value)
-    elif name in _IMPURE_BUILTINS:
+    elif name in IMPURE_BUILTINS:
         raise writer.refuse(f"uses {name}, which may give something else each time")
     elif not hasattr(builtins, name):
         writer.mark("nothing")
@@ -212,7 +186,7 @@ def write_module(writer: Writer, module: types.ModuleType, attributes: typing.Se
             write_module(writer, following, attributes[place + 1 :])
             return
         dotted = f"{name}.{attribute}"
-        if name == "builtins" and attribute in _IMPURE_BUILTINS:
+        if name == "builtins" and attribute in IMPURE_BUILTINS:
             raise writer.refuse(f"uses {dotted}, which may give something else each time")
         if _is_known(writer, name, attribute):
             return
@@ -259,7 +233,7 @@ def write_compiled(writer: Writer, value: Any) -> None:
     name = getattr(value, "__qualname__", value.__name__)
     if isinstance(owner, type):
         module, name = module_of(owner), f"{owner.__qualname__}.{value.__name__}"
-    if module in (None, "builtins") and name in _IMPURE_BUILTINS:
+    if module in (None, "builtins") and name in IMPURE_BUILTINS:
         raise writer.refuse(f"uses {name}, which may give something else each time")
     if bound is not None and not isinstance(bound, types.ModuleType):
         if not _is_pure(module_of(type(bound))) and not is_own(module_of(type(bound))):

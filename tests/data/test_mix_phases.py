@@ -1,7 +1,6 @@
 """Mixes whose weights change on the way."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from torchpipe._fingerprint import fingerprint
-from torchpipe._fingerprint_code import PURE_NUMPY
+from torchpipe._fingerprint_names import PURE_NUMPY
 from torchpipe.errors import NoFingerprint, TorchpipeError
 
 Module = Callable[..., types.ModuleType]

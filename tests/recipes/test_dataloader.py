@@ -127,6 +127,7 @@ def test_a_processor_that_draws_random_numbers_is_trained_on_as_rows_come(
     [
         ({"dataset": {"_component_": "torchpipe.datasets.chat_dataset"}}, "Give one of the two sections"),
         ({"dataloader": None}, "Give one of the two sections"),
+        ({"dataloader": {"shuffle": True}}, "Of torchtune's section the keys stand at the top here"),
         ({"epochs": 2}, "epochs has no effect beside dataloader"),
         ({"batch_size": 2}, "batch_size has no effect beside dataloader"),
         ({"max_steps": None}, "The run has no end"),

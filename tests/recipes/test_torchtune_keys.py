@@ -31,7 +31,8 @@ OF_OTHERS = """
 
 @pytest.mark.parametrize("key", [*OF_FINETUNING, *OF_OTHERS])
 def test_every_key_of_torchtunes_is_answered(sft: ModuleType, key: str) -> None:
-    assert (key in sft.KEYS) != (key in TORCHTUNE_KEYS)
+    # Recipe sft has a section of that name, and says so where it is given torchtune's (check_graph_settings).
+    assert (key in sft.KEYS) != (key in TORCHTUNE_KEYS) or key == "dataloader"
 
 
 def test_the_table_holds_keys_of_torchtunes_alone(sft: ModuleType) -> None:

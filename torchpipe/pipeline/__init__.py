@@ -25,6 +25,7 @@ from torchpipe.pipeline.multimodal_collator import MultiModalCollator
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
+from torchpipe.pipeline.recipe_graph import check_graph_settings, graph_loader
 from torchpipe.pipeline.renderers import (
     RendererConfig,
     RenderersConfigAdapter,
@@ -83,9 +84,11 @@ __all__ = [
     "TextSequence",
     "TrainerBatch",
     "WeightedDataset",
+    "check_graph_settings",
     "data_parallel_rank",
     "exhausting",
     "from_renderers",
+    "graph_loader",
     "merged_states",
 ]
 

@@ -13,7 +13,9 @@ from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, Si
 from torchpipe.pipeline.leaf import CannotPlan, LeafRecipe
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
-from torchpipe.pipeline.planned import Concat, Leaf, Mix, Node, NoRows, Packed, PlannedGraph, Run
+from torchpipe.pipeline.planned import PlannedGraph
+from torchpipe.pipeline.planned_nodes import Concat, Leaf, Mix, Node, NoRows, Run
+from torchpipe.pipeline.planned_packing import Packed
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store import TokenStore, build_store
 from torchpipe.store.chosen_samples import ChosenSamples

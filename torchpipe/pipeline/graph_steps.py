@@ -158,7 +158,7 @@ class FirstRows(Dataset[dict[str, torch.Tensor]]):
 
     Args:
         loader: of the graph.
-        number: the most rows, or batches of several.
+        number: the most rows, or batches of several; there is one at least.
 
     Attributes:
         counts: of all rows of a planned graph; a graph that Grain runs has no such attribute.
@@ -168,13 +168,19 @@ class FirstRows(Dataset[dict[str, torch.Tensor]]):
     counts: SampleCounts
 
     def __init__(self, loader: GrainDataLoader, number: int) -> None:
+        self._longest = loader.context.max_context_length
         fresh = loader.anew()
         try:
-            self._items = [packed_item(batch) for batch in islice(iter(fresh), number)]
+            self._items = [packed_item(batch) for batch in islice(iter(fresh), max(1, number))]
         finally:
             fresh.close()
         if isinstance(loader.rows, PlannedBatches):
             self.counts = loader.rows.counts()
+
+    @property
+    def longest_document(self) -> dict[str, torch.Tensor]:
+        """The ``tokens`` of the first row that one document may have at most."""
+        return {"tokens": self._items[0]["tokens"][: self._longest]}
 
     def __len__(self) -> int:
         return len(self._items)

@@ -1,0 +1,271 @@
+"""The nodes of a planned graph: each makes rows of its children's rows, on whole numbers alone.
+
+A node is a pure function of lengths, its settings, the seed and the epoch. No token is read.
+"""
+
+import hashlib
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from torchpipe._seeds import derive, hashed_permutation
+from torchpipe._suggest import listed
+from torchpipe.data.mix_phases import phased_schedule
+from torchpipe.data.mix_source import MixSource
+from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
+from torchpipe.data.packing import PackPlan
+from torchpipe.data.packing.nesting import joined_rows, rows_of_samples
+from torchpipe.pipeline.state import leaf_text
+from torchpipe.store import TokenStore
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """What the nodes of a planned graph share.
+
+    Attributes:
+        seed, shuffle: of the run.
+        capacity: tokens of a packed row.
+        max_context_length: of a document.
+        max_num_documents: the most of a packed row; None: no limit.
+        samples: of all leaves, to count their trained tokens.
+    """
+
+    seed: int
+    shuffle: bool
+    capacity: int
+    max_context_length: int
+    max_num_documents: int | None
+    samples: Any
+
+    def order(self, num_rows: int, *path: str | int) -> np.ndarray:
+        """The order that is hashed from a path, or the one in which rows come."""
+        if not self.shuffle:
+            return np.arange(num_rows)
+        return hashed_permutation(num_rows, derive(self.seed, *path))
+
+    def trained(self, rows: PackPlan) -> np.ndarray:
+        """The labels of each row that are trained: int64 [rows]."""
+        counts = self.samples.trained_in(rows.sample, rows.start, rows.stop)
+        return np.add.reduceat(counts, rows.pack_offsets[:-1]) if len(rows) else counts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Node(ABC):
+    """A node of a planned graph.
+
+    Attributes:
+        name: whence its seeds are hashed.
+    """
+
+    name: str
+
+    @abstractmethod
+    def identity(self) -> str:
+        """What decides its rows, beside its children and what all nodes share: a short text."""
+
+    @abstractmethod
+    def items(self, run: Run) -> PackPlan:
+        """Its rows in an order that is the same in every epoch, for a parent to choose from."""
+
+    @abstractmethod
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
+
+    @property
+    def children(self) -> Sequence["Node"]:
+        """The nodes below."""
+        return ()
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What it did not give on of its children's rows, or in which shares it took them."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leaf(Node):
+    """The rows of a source.
+
+    Attributes:
+        store: of its samples.
+        first_sample: the number of its first one among those of all leaves.
+        made_of: fingerprints of what the samples are made of, see :func:`torchpipe.pipeline.state.leaf_text`.
+    """
+
+    store: TokenStore
+    first_sample: int
+    made_of: Mapping[str, str]
+
+    def identity(self) -> str:
+        """What decides its rows, beside its children."""
+        return leaf_text({**self.made_of, "samples": self.store.digest})
+
+    def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
+        # The last token of a sample is nothing but the label of the one before.
+        rows = rows_of_samples(self.store.lengths.astype(np.int64) - 1, np.asarray(self.store.rows))
+        return joined_rows([rows], [self.first_sample])
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
+        items = self.items(run)
+        return items.take(run.order(len(items), "shuffle", self.name, epoch)) if run.shuffle else items
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
+        return dict(self.store.ledger)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoRows(Node):
+    """A source without rows."""
+
+    def identity(self) -> str:
+        """What decides its rows."""
+        return "no rows"
+
+    def items(self, run: Run) -> PackPlan:
+        """None."""
+        return rows_of_samples(np.zeros(0, np.int64))
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """None."""
+        return self.items(run)
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """Nothing was read."""
+        return {"read": 0}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Concat(Node):
+    """The rows of several nodes, shuffled together."""
+
+    parts: Sequence[Node]
+
+    def identity(self) -> str:
+        """What decides its rows, beside its children."""
+        return "joins " + _short([part.name for part in self.parts])
+
+    @property
+    def children(self) -> Sequence[Node]:
+        """The nodes below."""
+        return self.parts
+
+    def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
+        return joined_rows([part.items(run) for part in self.parts], [0] * len(self.parts))
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
+        items = self.items(run)
+        return items.take(run.order(len(items), "shuffle", self.name, epoch)) if run.shuffle else items
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mix(Node):
+    """The rows of several nodes in shares.
+
+    Attributes:
+        parts, max_epochs: of each; weights: of each, by the first row of the mix that they hold for.
+        by: what weights are shares of: rows, tokens or trained_tokens.
+        stop: when an epoch ends.
+    """
+
+    parts: Sequence[Node]
+    weights: Sequence[Mapping[int, float]]
+    max_epochs: Sequence[float | None]
+    by: str
+    stop: Stop
+    _rows_taken: dict[int, Counter[str]] = field(default_factory=dict, init=False, repr=False)
+
+    def identity(self) -> str:
+        """What decides its rows, beside its children."""
+        names = [part.name for part in self.parts]
+        return "mixes " + _short([names, self.weights, self.max_epochs, self.by, self.stop])
+
+    @property
+    def children(self) -> Sequence[Node]:
+        """The nodes below."""
+        return self.parts
+
+    def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
+        return self.rows(run, 0)
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
+        return self._mixed(run, epoch)[0]
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
+        shares = self._mixed(run, epoch)[1]
+        return {
+            share.name: {"target": share.target, "served": share.realised, "rows": share.items, "epochs": share.passes}
+            for share in shares
+        }
+
+    def _mixed(self, run: Run, epoch: int) -> tuple[PackPlan, Sequence[SourceShare]]:
+        items = [part.items(run) for part in self.parts]
+        sources = [
+            MixSource(
+                name=part.name,
+                num_items=len(rows),
+                weight=weights[0],
+                sizes=self._sizes(run, rows),
+                max_passes=most,
+            )
+            for part, rows, weights, most in zip(self.parts, items, self.weights, self._left(run, epoch), strict=True)
+            if len(rows) and (most is None or most > 0)
+        ]
+        if not sources:
+            return rows_of_samples(np.zeros(0, np.int64)), ()
+        schedule = self._schedule(run, sources, epoch)
+        names = {source.name for source in sources}
+        given = [rows for part, rows in zip(self.parts, items, strict=True) if part.name in names]
+        firsts = np.cumsum([0, *(len(rows) for rows in given)])
+        joined = joined_rows(given, [0] * len(given))
+        return joined.take(firsts[schedule.source] + schedule.item), schedule.shares
+
+    def _left(self, run: Run, epoch: int) -> Sequence[float | None]:
+        """How often each node may be gone through from an epoch on."""
+        if all(most is None for most in self.max_epochs):
+            return self.max_epochs
+        given = sum((self._taken(run, earlier) for earlier in range(epoch)), Counter[str]())
+        return [
+            None if most is None else max(0.0, most - given[part.name] / max(1, len(part.items(run))))
+            for part, most in zip(self.parts, self.max_epochs, strict=True)
+        ]
+
+    def _taken(self, run: Run, epoch: int) -> Counter[str]:
+        """How many rows of each node an epoch has."""
+        if epoch not in self._rows_taken:
+            self._rows_taken[epoch] = Counter({share.name: share.items for share in self._mixed(run, epoch)[1]})
+        return self._rows_taken[epoch]
+
+    def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int) -> MixSchedule:
+        options: dict[str, Any] = {"stop": self.stop, "seed": run.seed, "shuffle": run.shuffle, "epoch": epoch}
+        if all(len(weights) == 1 for weights in self.weights):
+            return mix_schedule(sources, **options)
+        weights = dict(zip([part.name for part in self.parts], self.weights, strict=True))
+        before = sum(self._taken(run, earlier).total() for earlier in range(epoch))
+        return phased_schedule(sources, [weights[source.name] for source in sources], first_place=before, **options)
+
+    def warn_of_empty(self, run: Run) -> None:
+        """Warns of nodes that have no rows to give."""
+        if empty := [part.name for part in self.parts if not len(part.items(run))]:
+            warnings.warn(f"Left out of the mix {self.name}, for they have no rows: {listed(empty)}.", stacklevel=2)
+
+    def _sizes(self, run: Run, rows: PackPlan) -> np.ndarray | None:
+        if self.by == "rows":
+            return None
+        return rows.num_tokens if self.by == "tokens" else run.trained(rows)
+
+
+def _short(value: object) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=4).hexdigest()

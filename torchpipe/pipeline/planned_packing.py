@@ -1,0 +1,114 @@
+"""The node of a planned graph that packs rows into longer ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from torchpipe.data.overflow import Overflow
+from torchpipe.data.packing import PackPlan, plan_packs
+from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
+from torchpipe.errors import DataError
+from torchpipe.pipeline.planned_nodes import Node, Run
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packed(Node):
+    """Rows packed into longer ones.
+
+    Attributes:
+        part: whose rows are packed.
+        strategy: of :func:`~torchpipe.data.packing.plan_packs`.
+        overflow: what becomes of documents longer than ``max_context_length``.
+        drops_last: whether a last row that is not full is left out.
+    """
+
+    part: Node
+    strategy: str
+    overflow: Overflow
+    drops_last: bool = False
+
+    def identity(self) -> str:
+        """What decides its rows, beside its children."""
+        return f"packs {self.part.name} by {self.strategy}, {self.overflow}" + ", whole rows" * self.drops_last
+
+    @property
+    def children(self) -> Sequence[Node]:
+        """The nodes below."""
+        return (self.part,)
+
+    def items(self, run: Run) -> PackPlan:
+        """Its rows in an order of no epoch."""
+        return self._packed(run, self.part.rows(run, 0))[0]
+
+    def rows(self, run: Run, epoch: int) -> PackPlan:
+        """Its rows in an epoch's order."""
+        packs = self._packed(run, self.part.rows(run, epoch))[0]
+        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
+
+    def account(self, run: Run, epoch: int) -> dict[str, Any]:
+        """What became of the rows that it was given."""
+        return self._packed(run, self.part.rows(run, epoch))[1]
+
+    def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
+        if self.strategy == "concat_then_split" and run.max_num_documents is not None:
+            return self._in_order(run, each_document(rows))
+        fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow=self.overflow)
+        given = fitted.rows
+        if self.overflow == "error" and len(fitted.dropped):
+            raise DataError(
+                f"{self.name}: {len(fitted.dropped)} rows are too long for rows of {run.capacity} tokens and documents "
+                f"of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the numbers, or set "
+                "overflow to 'drop', 'truncate' or 'split'."
+            )
+        lost = {
+            "too_long": len(fitted.dropped),
+            "too_long_tokens": fitted.num_dropped_tokens,
+            "truncated_tokens": fitted.num_truncated,
+            "split": fitted.num_split,
+        }
+        if not len(given):
+            return given, lost
+        if self.strategy == "concat_then_split":
+            packs, lost_too = self._in_order(run, each_document(given))
+            return packs, {**{name: count for name, count in lost.items() if count}, **lost_too}
+        most, documents = run.max_num_documents, np.diff(given.pack_offsets)
+        if most is not None and documents.max() > most:
+            raise DataError(
+                f"{self.name}: a row has {documents.max()} documents, and max_num_documents is {most}. Raise it, or "
+                "leave such rows out by a post filter."
+            )
+        cap: dict[str, Any] = {} if most is None else {"cost": documents, "max_cost": most}
+        packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, **cap)
+        return self._told(run, rows_in_packs(packs, given), packs, lost)
+
+    def _in_order(self, run: Run, documents: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
+        """Documents one after the other, cut where a row is full."""
+        if not len(documents):
+            return documents, {}
+        capped = {"max_documents": run.max_num_documents, "max_span": run.max_context_length}
+        packs = plan_packs(
+            documents.num_tokens,
+            run.capacity,
+            strategy="concat_then_split",
+            **(capped if run.max_num_documents is not None else {}),  # pyright: ignore[reportArgumentType]
+        )
+        whole = rows_in_packs(packs, documents)
+        lost: dict[str, Any] = {}
+        is_short = whole.num_tokens[-1] < run.capacity
+        at_the_cap = run.max_num_documents is not None and int(np.diff(whole.pack_offsets)[-1]) >= run.max_num_documents
+        if self.drops_last and is_short and not at_the_cap:
+            lost["last_row_tokens"] = int(whole.num_tokens[-1])
+            kept = np.arange(len(whole) - 1)
+            packs, whole = packs.take(kept), whole.take(kept)
+        return self._told(run, whole, packs, lost)
+
+    def _told(
+        self, run: Run, rows: PackPlan, packs: PackPlan, lost: Mapping[str, int]
+    ) -> tuple[PackPlan, dict[str, Any]]:
+        """The rows, in the order of what they hold where nothing is shuffled, and what is said of them."""
+        if not run.shuffle and len(rows):
+            firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])
+            rows = rows.take(np.argsort(firsts, kind="stable"))
+        return rows, {name: count for name, count in {**lost, "rows": len(rows), "fill": rows.fill}.items() if count}
