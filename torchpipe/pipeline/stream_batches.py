@@ -132,7 +132,7 @@ class StreamBatches:
         """What became of the rows at each node in this process, over all parts that it reads; those that were made
         ready count. With workers, which count for themselves, there is nothing.
         """
-        return summed_ledgers(list(self._ledgers.values()))
+        return dict(summed_ledgers(list(self._ledgers.values())))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands. The states of parts that this rank has not read are other ranks'."""
