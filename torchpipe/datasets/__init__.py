@@ -15,7 +15,7 @@ from torchpipe.datasets.instantiate import (
 )
 from torchpipe.datasets.kto import KTODataset, StoredKTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
-from torchpipe.datasets.mix import MixDataset
+from torchpipe.datasets.mix import MixDataset, over_epochs
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.pair_side import side_of
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
@@ -72,6 +72,7 @@ __all__ = [
     "instruct_dataset",
     "kto_dataset",
     "messages_dataset",
+    "over_epochs",
     "preference_dataset",
     "prompt_dataset",
     "rows_of",
