@@ -20,7 +20,13 @@ from torch.utils.data import Subset
 from torchpipe import config, training
 from torchpipe.audit import preview, prompt_of, report_held_out, report_rows
 from torchpipe.config import Setting
-from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset, instantiate_held_out
+from torchpipe.datasets import (
+    GrowingPackedDataset,
+    describe_rows,
+    instantiate_dataset,
+    instantiate_held_out,
+    refuse_other_than_samples,
+)
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
@@ -127,6 +133,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
+    for rows in (first_rows, *held_out.values()):
+        refuse_other_than_samples(rows[0], rows, "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     counts = report("first training rows" if by_shard else "training rows", first_rows)
     held_out_counts = report_held_out(held_out, check_rows=settings.check_rows)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from torchpipe.audit import compare_inference, explain
-from torchpipe.datasets import chat_dataset
+from torchpipe.datasets import chat_dataset, preference_dataset
+from torchpipe.models.tiny import tiny_tokenizer
 
 
 def ask(text: str) -> dict[str, Any]:
@@ -81,3 +82,13 @@ def test_a_documented_screen_is_what_is_printed(
     text = text[text.index("row 0: ") :]
     documented = (repository / "docs" / "explain.md").read_text(encoding="utf-8")
     assert text in documented
+
+
+def test_the_screen_of_a_pair_is_what_is_printed(repository: Path) -> None:
+    dataset = preference_dataset(
+        tiny_tokenizer(mask_policy="sampled"),
+        source=[{"prompt": "1 + 1?", "chosen": "2", "rejected": "It is 3."}],
+        column_map={name: name for name in ("prompt", "chosen", "rejected")},
+    )
+    text = explain(dataset).to_text()
+    assert text[text.index("row 0: ") :] in (repository / "docs" / "explain.md").read_text(encoding="utf-8")

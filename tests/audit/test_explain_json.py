@@ -15,7 +15,7 @@ KEYS = {
     "row": {"row", "source", "refused", "packed", "num_tokens", "num_trained", "notes", "documents"},
     "document": {
         *("sample", "start", "offset", "padding", "num_tokens", "num_trained", "num_cut", "cut_side", "traced"),
-        *("notes", "messages", "tools", "tokens"),
+        *("notes", "messages", "tools", "tokens", "side"),
     },
     "message": {
         *("role", "text", "masked", "ipython", "eot", "num_images", "reasoning", "calls", "name", "tool_call_id"),

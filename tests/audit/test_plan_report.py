@@ -360,3 +360,11 @@ def test_gsm8k_is_planned_as_it_is(config: Build, shared_data: Path) -> None:
     assert by_strategy["best_fit_decreasing"].num_packs == section.num_items < by_strategy["next_fit"].num_packs  # pyright: ignore
     assert section.num_tokens == section.counts.tokens
     assert section.spreads["within_step"].worst < 1.03 < section.spreads["none"].worst
+
+
+def test_pairs_are_refused_in_words(config: Build, repository: Path) -> None:
+    file = str(repository / "torchpipe" / "assets" / "sample_pairs.json")
+    cfg = config()
+    cfg.dataset = {"_component_": "torchpipe.datasets.preference_dataset", "source": file}
+    with pytest.raises(ConfigError, match="A plan is made of samples of tokens and labels, .* are pairs"):
+        plan_config(cfg)

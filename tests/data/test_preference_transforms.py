@@ -88,7 +88,12 @@ def test_a_turns_own_flags_and_parts_are_taken():
 @pytest.mark.parametrize(
     ("held", "error", "sentence"),
     [
-        ("\n\nHuman: hi", DataError, "In 'rejected': Column 'rejected' holds a str; it must be a list of turns"),
+        ("\n\nHuman: hi", ColumnError, "Column 'rejected' holds a text, not a conversation.*TranscriptPairToMessages"),
+        (
+            {"from": "gpt", "value": "a"},
+            ColumnError,
+            "Column 'rejected' holds one turn, .* name all three in column_map",
+        ),
         ([], DataError, "holds no turns"),
         (turns(("asistant", "a")), DataError, "In 'rejected': Turn 0 has the role 'asistant'.*mean 'assistant'"),
         (turns(("user", None)), DataError, r"The content of turn 0 \('user'\) is null"),
@@ -100,6 +105,15 @@ def test_a_turns_own_flags_and_parts_are_taken():
 def test_what_is_no_conversation_is_refused_with_its_column(held: Any, error: type[Exception], sentence: str):
     with pytest.raises(error, match=sentence):
         ChosenRejectedToMessages()(row(rejected=held))
+
+
+def test_an_answer_beside_its_prompt_is_told_from_a_conversation():
+    alone = {"prompt": turns(("user", "q")), **{side: turns(("assistant", side)) for side in ("chosen", "rejected")}}
+    with pytest.raises(
+        ColumnError, match=r"'chosen' holds one turn, .*column_map: \{prompt: ..., chosen: ..., rejected"
+    ):
+        ChosenRejectedToMessages()(alone)
+    assert len(ChosenRejectedToMessages()({**row(), "prompt": "q"})["chosen"]) == len(row()["chosen"])
 
 
 def test_a_missing_column_is_named():
@@ -114,5 +128,5 @@ def test_published_rows(shared_data: Path):
     assert [message.text_content for message in out["rejected"]][1] == "Take them off."
     texts = (shared_data / "preference" / "hh_harmless_8.jsonl").read_text().splitlines()
     for line in texts:
-        with pytest.raises(DataError, match="holds a str; it must be a list of turns"):
+        with pytest.raises(DataError, match="holds a text, not a conversation"):
             ChosenRejectedToMessages()(json.loads(line))

@@ -7,12 +7,14 @@ from typing import Any
 
 from torchpipe.audit.explain_words import cut_notes
 from torchpipe.audit.explanation import DocumentView, Explanation, MessageView, RowView, TokenView
+from torchpipe.audit.item_row import integers, row_of_item
 from torchpipe.audit.origin import Origin, decided_by, hints, locate
 from torchpipe.audit.pieces import Pieces
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.whole_row import Cut
-from torchpipe.datasets import ConcatDataset, PackedDataset, SFTDataset, StoredDataset, instantiate_dataset
+from torchpipe.datasets import ConcatDataset, PackedDataset, StoredDataset, instantiate_dataset
 from torchpipe.datasets.first_packs import first_packs
+from torchpipe.datasets.row_dataset import RowDataset
 from torchpipe.errors import ConfigError, DataError, TokenizerError, TorchpipeError, located
 
 
@@ -26,18 +28,20 @@ def explain(
     """What is trained in some rows, read from their labels.
 
     Where a token comes from and why it is or is not trained is told for data sets that are, or pack, an
-    :class:`~torchpipe.datasets.SFTDataset` whose tokenizer gives a trace. Of others, tokens and labels are shown.
+    :class:`~torchpipe.datasets.SFTDataset` whose tokenizer gives a trace. Of others, tokens and labels are shown: of a
+    pair both sides, one document each, of a prompt its tokens.
     A row that the data set refuses is shown as its messages and the sentence that refuses it.
 
     Args:
-        dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``.
+        dataset: anything with ``len`` and ``[]`` whose samples hold ``tokens`` and ``labels``, or that gives pairs,
+            labelled answers or prompts, as our data sets of these do.
         tokenizer: the model transform; None takes the data set's own.
         rows: which rows; negative ones count from the end.
         decode: ids to text; None: the tokenizer's.
 
     Raises:
         ConfigError: there is no such row, or nothing that decodes.
-        DataError: a sample has no ``tokens`` and ``labels`` of equal length, integers in one axis.
+        DataError: an item is none of these, or its numbers are not as many as they have to be, integers in one axis.
     """
     places = rows_in_range(rows, dataset)
     origin = Origin.of(locate(dataset, places[0])[0] if places else dataset)
@@ -115,37 +119,33 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
     try:
         sample = dataset[index]
     except (DataError, TokenizerError) as error:
-        if not isinstance(part, SFTDataset | PackedDataset):  # they name the row themselves
+        if not isinstance(part, RowDataset | PackedDataset):  # they name the row themselves
             located(error, f"Row {index}")
         return _refused(error, index, number, origin)
-    tokens, labels = _tokens_and_labels(sample, index, dataset)
-    positions = _integers(sample.get("input_pos", range(len(tokens))), "input_pos", index)
-    lengths = _integers(sample["seq_lens"], "seq_lens", index) if "seq_lens" in sample else [len(tokens)]
+    row = row_of_item(sample, index, dataset)
+    tokens, labels = row.tokens, row.labels
     spans = part.spans(number) if isinstance(part, PackedDataset) else None
-    if sum(lengths) != len(tokens) or len(positions) != len(tokens) or min(lengths, default=0) < 0:
-        raise DataError(
-            f"Row {index} has {len(tokens)} tokens, {len(positions)} positions, and seq_lens that add up to "
-            f"{sum(lengths)}. They have to be the same, and no length below 0."
-        )
     documents = []
     offset = 0
-    for place, length in enumerate(lengths):
+    for place, length in enumerate(row.lengths):
         here = slice(offset, offset + length)
         padding = spans is not None and place >= len(spans)
         # The label of the position before a token says whether it is trained.
         trained = [at > 0 and labels[at - 1] != IGNORE_INDEX for at in range(offset, offset + length)]
         document = _document(
-            tokens[here], labels[here], trained, positions[here], pieces, offset=offset, padding=padding
+            tokens[here], labels[here], trained, row.positions[here], pieces, offset=offset, padding=padding
         )
+        document = replace(document, side=row.sides[place])
         made: Mapping[str, Any] = {}
         if isinstance(part, PackedDataset) and spans is not None and not padding:
-            row, nth = part.row_of(spans[place].sample)
-            document, made = replace(document, sample=row, start=spans[place].start), origin.sample_of(row, nth)
+            source_row, nth = part.row_of(spans[place].sample)
+            document = replace(document, sample=source_row, start=spans[place].start)
+            made = origin.sample_of(source_row, nth)
         elif isinstance(part, StoredDataset):
-            row, nth = part.row_of(number)
-            document, made = replace(document, sample=row), origin.sample_of(row, nth)
-        elif spans is None and "seq_lens" not in sample:
-            notes = _unproved_notes(_integers([sample.get("num_unproved_turns", 0)], "num_unproved_turns", index)[0])
+            source_row, nth = part.row_of(number)
+            document, made = replace(document, sample=source_row), origin.sample_of(source_row, nth)
+        elif spans is None and not row.packed:
+            notes = _unproved_notes(integers([sample.get("num_unproved_turns", 0)], "num_unproved_turns", index)[0])
             document, made = replace(document, sample=number, notes=notes), sample
         document = replace(document, num_cut=_num_cut(made, index))
         documents.append(_with_provenance(document, origin, made) if document.sample is not None else document)
@@ -153,10 +153,10 @@ def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
     return RowView(
         index=index,
         source=origin.name,
-        packed="seq_lens" in sample,
+        packed=row.packed,
         documents=tuple(documents),
         num_trained=len(labels) - labels.count(IGNORE_INDEX),
-        notes=_row_notes(tokens, labels),
+        notes=(*row.notes, *_row_notes(tokens, labels)),
     )
 
 
@@ -296,29 +296,8 @@ def _row_notes(tokens: list[int], labels: list[int]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _tokens_and_labels(sample: Any, index: int, dataset: Any) -> tuple[list[int], list[int]]:
-    if not isinstance(sample, Mapping) or "tokens" not in sample or "labels" not in sample:
-        held = f"the keys {sorted(map(str, sample))}" if isinstance(sample, Mapping) else f"a {type(sample).__name__}"
-        raise DataError(
-            f"Row {index} of {type(dataset).__name__} gave {held}. explain shows samples that hold `tokens` and "
-            "`labels`."
-        )
-    tokens, labels = (_integers(sample[key], key, index) for key in ("tokens", "labels"))
-    if len(tokens) != len(labels):
-        raise DataError(f"Row {index} has {len(tokens)} tokens and {len(labels)} labels; they have to be as many.")
-    return tokens, labels
-
-
-def _integers(values: Any, key: str, index: int) -> list[int]:
-    held = values.tolist() if hasattr(values, "tolist") else values
-    try:
-        return [operator.index(value) for value in held]
-    except TypeError:
-        raise DataError(f"Row {index}: its {key} are no integers in one axis, but {repr(values)[:60]}.") from None
-
-
 def _num_cut(sample: Mapping[str, Any], index: int) -> int:
-    return _integers([sample.get("num_truncated", 0)], "num_truncated", index)[0]
+    return integers([sample.get("num_truncated", 0)], "num_truncated", index)[0]
 
 
 def rows_in_range(rows: Sequence[int], dataset: Any) -> list[int]:

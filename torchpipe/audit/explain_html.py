@@ -49,8 +49,8 @@ def _parts(explanation: Explanation) -> Iterator[str]:
             yield _element("div", f"refused: {visible(row.refused, spaces=False)}")
         yield from (_element("div", f"note: {note}") for note in row.notes)
         for place, document in enumerate(row.documents):
-            if row.packed:
-                yield _element("div", document_line(row, place))
+            if told := document_line(row, place):
+                yield _element("div", told)
             yield from _document(document)
 
 

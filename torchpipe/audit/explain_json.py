@@ -46,6 +46,7 @@ def _document(document: DocumentView) -> dict[str, Any]:
         messages = [asdict(message) for message in document.messages]
     return {
         "sample": document.sample,
+        "side": document.side,
         "start": document.start,
         "offset": document.offset,
         "padding": document.padding,

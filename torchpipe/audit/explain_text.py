@@ -89,8 +89,8 @@ def _lines(explanation: Explanation, labels: bool, columns: int, max_tokens: int
 def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None) -> Iterator[Line]:
     shown = 0
     for place, document in enumerate(row.documents):
-        if row.packed:
-            yield [("heading", document_line(row, place))]
+        if told := document_line(row, place):
+            yield [("heading", told)]
         yield from ([("note", f"note: {note}")] for note in (cut_line(document), *document.notes) if note)
         if tools := tools_line(document.tools):
             yield [("", f"  {tools}")]

@@ -45,10 +45,13 @@ def row_line(explanation: Explanation, row: RowView) -> str:
     return f"{told}, {num_documents} document{plural}, {num_padding:,} tokens of padding"
 
 
-def document_line(row: RowView, place: int) -> str:
-    """One document of a pack in numbers: which sample, which of its tokens, where, and at which positions."""
+def document_line(row: RowView, place: int) -> str | None:
+    """One document of a pack or pair in numbers: which sample or side, which of its tokens, where, and at which
+    positions; None of a row that is one document."""
     document = row.documents[place]
     length = len(document.tokens)
+    if not row.packed:
+        return document.side and f"{document.side}: {length:,} tokens, {document.num_trained:,} trained"
     if document.padding:
         return f"padding: tokens {span(document.offset, length)} of the pack, not trained{_positions(document)}"
     told = f"document {place}"

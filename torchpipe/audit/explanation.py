@@ -81,7 +81,7 @@ class TokenView:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentView:
-    """One document of a row; a row that is not packed is one document.
+    """One document of a row; a row that is not packed is one document, and a pair two.
 
     Attributes:
         sample: the number of the sample that it is (a part of); None where that isn't known.
@@ -92,6 +92,7 @@ class DocumentView:
         tokens: all of them.
         num_cut: tokens that were cut to max_seq_len; cut_side: where, None where that isn't known.
         notes: sentences about what is unusual.
+        side: of a pair, "chosen" or "rejected"; None of all else.
     """
 
     sample: int | None
@@ -104,6 +105,7 @@ class DocumentView:
     cut_side: str | None = None
     notes: tuple[str, ...] = ()
     tools: Any = None
+    side: str | None = None
 
     @property
     def num_trained(self) -> int:
@@ -118,12 +120,12 @@ class DocumentView:
 
 @dataclass(frozen=True, kw_only=True)
 class RowView:
-    """One row of a data set: a sample, or a pack of several.
+    """One row of a data set: a sample, a pair, or a pack of several.
 
     Attributes:
         index: the row's number.
         source: what the data set it stands in calls its source; None where it doesn't say.
-        packed: whether it may hold several documents.
+        packed: whether it is a pack, which may hold several documents.
         documents: in order; they hold all tokens of the row, which are none where it is refused.
         num_trained: labels that are not -100.
         notes: sentences about what is unusual.

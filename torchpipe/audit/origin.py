@@ -35,10 +35,12 @@ class Origin:
     Attributes:
         dataset: None where it is of another kind.
         name: what it calls its source; None where it doesn't say.
+        recipe: how any data set of ours makes its items; None of others.
     """
 
     dataset: SFTDataset | None
     name: str | None
+    recipe: Any = None
 
     @classmethod
     def of(cls, dataset: Any) -> "Origin":
@@ -46,7 +48,9 @@ class Origin:
         inner = dataset.samples if isinstance(dataset, PackedDataset | StoredDataset) else dataset
         name = getattr(inner, "name", None)
         return cls(
-            dataset=inner if isinstance(inner, SFTDataset) else None, name=name if isinstance(name, str) else None
+            dataset=inner if isinstance(inner, SFTDataset) else None,
+            name=name if isinstance(name, str) else None,
+            recipe=getattr(inner, "recipe", None),
         )
 
     @property
@@ -57,7 +61,8 @@ class Origin:
     @property
     def model_transform(self) -> Any:
         """Messages to tokens; None where it isn't known."""
-        return self.dataset.transform.model_transform if self.dataset else None
+        held = self.dataset.transform if self.dataset else self.recipe
+        return getattr(held, "model_transform", None)
 
     @property
     def whole_transform(self) -> Any:

@@ -17,6 +17,7 @@ from torchpipe.datasets import (
     PackedDataset,
     StoredDataset,
     count_samples,
+    refuse_other_than_samples,
 )
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.store import SFTRecipe, TokenStore, build_store
@@ -169,6 +170,7 @@ def _part(dataset: Any, options: Mapping[str, Any]) -> Part:
 
         def look(sample: Mapping[str, Any]) -> None:
             nonlocal holds_images
+            refuse_other_than_samples(sample, dataset, "A plan is made of")
             read.append(len(sample["tokens"]))
             holds_images |= "encoder_input" in sample
 

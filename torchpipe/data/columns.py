@@ -42,13 +42,13 @@ def resolve_column_map(
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
+def cell(row: Mapping[str, Any], column: str, name: str | None) -> Any:
     """What the row holds in ``column``.
 
     Args:
         row: one row of the source.
         column: which column to read.
-        name: the column_map key that leads there, for the error.
+        name: the column_map key that leads there, for the error; None where the option ``column`` does.
 
     Raises:
         ColumnError: there is no such column.
@@ -58,13 +58,13 @@ def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     except KeyError:
         near = did_you_mean(column, row)
         by_builder = " (chat_dataset: conversation_column)" if name in ("messages", "conversations") else ""
+        option = "under column" if name is None else f"in column_map, under {name!r}{by_builder}"
         raise ColumnError(
-            f"The row has no column {column!r}; it has {listed(row)}.{near} "
-            f"Name the right one in column_map, under {name!r}{by_builder}."
+            f"The row has no column {column!r}; it has {listed(row)}.{near} Name the right one {option}."
         ) from None
 
 
-def text_cell(row: Mapping[str, Any], column: str, name: str) -> str:
+def text_cell(row: Mapping[str, Any], column: str, name: str | None) -> str:
     """The text that the row holds in ``column``; the arguments are those of :func:`cell`.
 
     Raises:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchpipe._suggest import listed
+from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
     AlpacaToMessages,
@@ -14,13 +14,15 @@ from torchpipe.data.message_transforms import (
 )
 from torchpipe.data.messages import Message
 from torchpipe.data.schema import Shape
-from torchpipe.data.shape_finder import ShapeFinder
+from torchpipe.data.shape_finder import Found, ShapeFinder
 from torchpipe.data.tagged_turns import TaggedTurnsToMessages
 from torchpipe.data.turns import as_system_prompt, tools_of, with_system_of
 from torchpipe.errors import ColumnError, ConfigError, MediaError
 
 _MEDIA = ("image", "images", "video", "videos", "audio", "audios")
-_EXTRA = ("tools", "functions", "system", *_MEDIA)
+_LEFT_OUT = ("tools", "functions", "system")
+"""Columns that a column_map may lead to null, which leaves them out."""
+_EXTRA = (*_LEFT_OUT, *_MEDIA)
 
 
 class DetectedToMessages:
@@ -33,7 +35,8 @@ class DetectedToMessages:
 
     Args:
         column_map: our column -> the row's, as ``{"input": "toy_input", "output": "toy_output"}``: before its shape is
-            looked for, the row's column is renamed.
+            looked for, the row's column is renamed. ``tools``, ``functions`` or ``system`` that lead to None are left
+            out.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's, in every shape. Of a prompt of turns
             with a completion, None trains the completion alone.
@@ -58,7 +61,7 @@ class DetectedToMessages:
     def __init__(
         self,
         *,
-        column_map: Mapping[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
         image_dir: str | Path | None = None,
@@ -68,7 +71,7 @@ class DetectedToMessages:
     ) -> None:
         self.column_map = dict(column_map or {})
         for ours, theirs in self.column_map.items():
-            if not isinstance(theirs, str):
+            if not isinstance(theirs, str) and (theirs is not None or ours not in _LEFT_OUT):
                 raise ConfigError(f"column_map[{ours!r}] is {theirs!r}; it must be the name of a column.")
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.masking_strategy = resolve_masking_strategy(
@@ -97,7 +100,7 @@ class DetectedToMessages:
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...]}``, and the row's ``tools``, where it has any."""
         row = self._renamed(sample) if self.column_map else sample
-        shape, extra = self._finder.found(row)
+        shape, extra = self._found(row, sample)
         if not extra:
             made = self._plain.get(shape.name)
             if made is None:
@@ -114,16 +117,39 @@ class DetectedToMessages:
         Raises:
             ColumnError: as calling it.
         """
-        return self._finder.found(self._renamed(sample) if self.column_map else sample).shape
+        return self._found(self._renamed(sample) if self.column_map else sample, sample).shape
+
+    def _found(self, row: Mapping[str, Any], sample: Mapping[str, Any]) -> Found:
+        """What the finder says of the row, which is the sample with its columns renamed."""
+        if not isinstance(sample, Mapping):
+            raise ColumnError(
+                f"The row is a {type(sample).__name__}, and a row is a mapping of columns. A list of turns stands "
+                "under one, as {'messages': [...]}: write a source that puts it there."
+            )
+        try:
+            return self._finder.found(row)
+        except ColumnError as error:
+            if missing := self._missing(sample):
+                near = did_you_mean(missing[0], sample)
+                raise ColumnError(
+                    f"The row has no column {missing[0]!r}, which column_map names; it has {listed(sample)}.{near} "
+                    "Without it, the row is of no known shape."
+                ) from error
+            raise
+
+    def _missing(self, sample: Mapping[str, Any]) -> list[str]:
+        """The columns that column_map names and the row lacks."""
+        return [column for column in self.column_map.values() if column is not None and column not in sample]
 
     def _renamed(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        missing = [column for column in self.column_map.values() if column not in sample]
-        if len(missing) == len(self.column_map):
+        missing = self._missing(sample)
+        if missing and len(missing) == sum(column is not None for column in self.column_map.values()):
             raise ColumnError(
                 f"The row has none of column_map's {listed(missing)}; it has {listed(sample)}. Name the right ones."
             )
-        taken = {theirs: ours for ours, theirs in self.column_map.items()}
-        kept = {column: value for column, value in sample.items() if column not in taken}
+        left_out = {ours for ours, theirs in self.column_map.items() if theirs is None}
+        taken = {theirs: ours for ours, theirs in self.column_map.items() if theirs is not None}
+        kept = {column: value for column, value in sample.items() if column not in taken and column not in left_out}
         return {**kept, **{ours: sample[theirs] for theirs, ours in taken.items() if theirs in sample}}
 
     def _image_column(self, row: Mapping[str, Any], shape: Shape) -> str | None:

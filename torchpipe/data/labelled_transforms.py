@@ -52,6 +52,11 @@ class LabelledToMessages:
         """``{"messages": [...], "desirable": bool}``, and the row's ``tools``, where it has any."""
         columns = self.column_map
         if "messages" in columns:
+            if columns["messages"] not in sample and {"prompt", "completion"}.issubset(sample):
+                raise ColumnError(
+                    f"The row has no column {columns['messages']!r}, but a prompt and a completion. Name them in "
+                    "column_map: {prompt: prompt, completion: completion, label: label}."
+                )
             messages = messages_in(sample, columns["messages"], "messages", speaker=None)
         else:
             prompt = messages_in(sample, columns["prompt"], "prompt", speaker="user")

@@ -8,7 +8,7 @@ from torchpipe.data.columns import resolve_column_map, text_cell
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.turns import as_system_prompt, finished, messages_in, messages_of, tools_of, with_system_of
-from torchpipe.errors import DataError, located
+from torchpipe.errors import ColumnError, DataError, located
 
 
 class ChosenRejectedToMessages:
@@ -55,11 +55,29 @@ class ChosenRejectedToMessages:
         return {**sides, **tools_of(sample, self.column_map)}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
+        _refuse_answer(row, self.column_map[side])
         try:
             messages = messages_of(row, self.column_map[side], side, style="openai", read_image=None, own_flags=True)
         except DataError as error:
             raise located(error, f"In {side!r}") from error.__cause__
         return finished(messages, self.new_system_prompt, self.masking_strategy)
+
+
+def _refuse_answer(row: Mapping[str, Any], column: str) -> None:
+    """Refuses a column that holds an answer alone, and no conversation."""
+    held = row.get(column)
+    is_one_turn = isinstance(held, Mapping) or ("prompt" in row and isinstance(held, list | tuple) and len(held) == 1)
+    if not is_one_turn and not isinstance(held, str):
+        return
+    transcript = (
+        " A transcript ('Human: ...', 'Assistant: ...') is read by the message_transform "
+        "torchpipe.data.TranscriptPairToMessages."
+    )
+    raise ColumnError(
+        f"Column {column!r} holds {'one turn' if is_one_turn else 'a text'}, not a conversation. If it answers a "
+        "prompt in another column, name all three in column_map: {prompt: ..., chosen: ..., rejected: ...}."
+        + ("" if is_one_turn else transcript)
+    )
 
 
 class PromptedPairToMessages:

@@ -1,10 +1,12 @@
-"""The samples that an item of any data set holds: one, or both sides of a pair."""
+"""The samples that an item of any data set holds: one, or both sides of a pair; and what holds none to train on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.pair_transform import SIDES
+from torchpipe.errors import ConfigError
 
 
 def samples_in(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -23,3 +25,33 @@ def samples_in(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [item]
     tokens: Sequence[int] = item["tokens"] if "tokens" in item else item["input_ids"]
     return [{"tokens": tokens, "labels": item.get("labels", [IGNORE_INDEX] * len(tokens))}]
+
+
+def refuse_other_than_samples(item: Any, dataset: Any, whose: str) -> None:
+    """Refuses a data set whose items are not ``tokens`` and ``labels``: pairs, labelled answers, prompts, or none.
+
+    Args:
+        item: of the data set.
+        dataset: whose class the sentence names.
+        whose: who needs samples, as the sentence begins: "Recipe sft trains on".
+
+    Raises:
+        ConfigError: it is such a data set; the sentence says what to use.
+    """
+    if isinstance(item, Mapping) and "tokens" in item and "labels" in item:
+        return
+    kinds = {
+        f"{SIDES[0]}_input_ids": "pairs: `torchpipe run dpo` trains on them",
+        "desirable": "answers with a label: batches of them are made by torchpipe.data.padded_collate_kto, for a loss "
+        "of your own",
+        "tokens": "prompts: they have nothing to train on",
+    }
+    held = item if isinstance(item, Mapping) else {}
+    kind = next((words for key, words in kinds.items() if key in held), None)
+    told = kind or (f"dicts with the keys {listed(held)}" if held else f"of the type {type(item).__name__}")
+    raise ConfigError(f"{whose} samples of tokens and labels, and the items of {_named(dataset)} are {told}.")
+
+
+def _named(dataset: Any) -> str:
+    name = getattr(dataset, "name", None)
+    return f"{name} ({type(dataset).__name__})" if isinstance(name, str) else f"a {type(dataset).__name__}"

@@ -69,7 +69,7 @@ def kto_dataset(
     )
     if policy is not None and not policy.gives_one:
         raise ConfigError(f"overflow={overflow!r} gives a row no item or several. Set it to 'error' or 'truncate'.")
-    options, rest = StoredOptions.taken_from(load_dataset_kwargs)
+    options, rest = StoredOptions.taken_for_items(load_dataset_kwargs, "KTO data set")
     recipe = UnstoredRecipe(
         what="KTO data set",
         maker=KTOTransform(message_transform, tokenizer, overflow=policy),

@@ -65,7 +65,7 @@ def prompt_dataset(
         raise ConfigError(f"overflow of a prompt data set is {overflow!r}. It is 'error' or 'truncate'.")
     if max_prompt_len is not None and (type(max_prompt_len) is not int or max_prompt_len < 1):
         raise ConfigError(f"max_prompt_len is {max_prompt_len!r}. Give a whole number of tokens above 0.")
-    options, rest = StoredOptions.taken_from(load_dataset_kwargs)
+    options, rest = StoredOptions.taken_for_items(load_dataset_kwargs, "prompt data set")
     recipe = UnstoredRecipe(
         what="prompt data set",
         maker=PromptTransform(

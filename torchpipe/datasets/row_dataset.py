@@ -131,9 +131,11 @@ class RowDataset(Dataset[dict[str, Any]]):
             raise located(untrained_error(), where)
         if not self._has_warned:
             self._has_warned = True
+            storing = "packed=True or cache=True leaves such rows out and counts them; a filter_fn drops them"
+            way_out = storing if self.recipe.can_be_stored else "A filter_fn drops such rows"
             warnings.warn(
-                f"{where} has {self.nothing_to_train}, and so has its sample. packed=True or cache=True leaves such "
-                "rows out and counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
+                f"{where} has {self.nothing_to_train}, and so has its sample. {way_out}; on_untrained='raise' refuses "
+                "them.",
                 stacklevel=3,
             )
 

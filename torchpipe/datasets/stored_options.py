@@ -66,8 +66,8 @@ class StoredOptions:
         _ = (self.row_policy, self.duplicates, Holdout.of(self.holdout))  # which refuse what is not possible
         if self.row_policy.leaves_out and not self.is_stored:
             raise ConfigError(
-                f"on_error={self.on_error!r} gives a row no sample, and each row of an SFTDataset is one. Pack it "
-                "(packed=True) or store it (cache=True), or set on_error to 'raise'."
+                f"on_error={self.on_error!r} gives a row no sample, and without a store row k is sample k. Pack the "
+                "rows (packed=True) or store them (cache=True), or set on_error to 'raise'."
             )
 
     def _check_start(self) -> None:
@@ -94,6 +94,20 @@ class StoredOptions:
         taken = {name: value for name, value in keywords.items() if name in names}
         rest = {name: value for name, value in keywords.items() if name not in names}
         return cls(**taken, **given), rest
+
+    @classmethod
+    def taken_for_items(cls, keywords: Mapping[str, Any], what: str) -> tuple["StoredOptions", dict[str, Any]]:
+        """The same for a data set, called ``what``, whose items are never stored.
+
+        Raises:
+            ConfigError: ``on_error`` leaves rows out.
+        """
+        if (on_error := keywords.get("on_error")) in ("skip", "quarantine"):
+            raise ConfigError(
+                f"on_error={on_error!r} gives a row no item, and row k of a {what} is item k: it is never packed or "
+                "stored. Leave bad rows out with a filter_fn, and set on_error to 'raise'."
+            )
+        return cls.taken_from(keywords)
 
     @property
     def is_stored(self) -> bool:

@@ -62,6 +62,8 @@ class SourceRecipe(ABC):
     """What stores of these samples are told apart by from those of other kinds."""
     version: ClassVar[str]
     """Goes up where the same rows, settings and files give other samples than before."""
+    can_be_stored: ClassVar[bool] = True
+    """Whether packed=True and cache=True are ways to leave rows out."""
 
     source: Source
     load_dataset_kwargs: Mapping[str, Any] = field(default_factory=dict)

@@ -21,6 +21,7 @@ class UnstoredRecipe(SourceRecipe):
 
     kind: ClassVar[str] = "unstored"
     version: ClassVar[str] = "1"
+    can_be_stored: ClassVar[bool] = False
 
     maker: RowMaker
     what: str
