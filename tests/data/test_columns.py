@@ -29,3 +29,10 @@ def test_a_missing_column_is_a_key_error_whose_text_is_a_sentence():
 def test_a_long_value_is_shown_short():
     with pytest.raises(DataError, match=r"holds a list \(\[0, 1, 2, .{0,40}\.\.\.\), not text"):
         text_cell({"a": list(range(1000))}, "a", "input")
+
+
+def test_a_column_that_an_option_names_is_not_sent_to_a_column_map():
+    with pytest.raises(
+        ColumnError, match=r"no column 'txt'; it has 'text'\. Did you mean 'text'\? Name the right one under column\.$"
+    ):
+        text_cell({"text": "a"}, "txt", None)

@@ -19,7 +19,7 @@ from torchpipe.datasets import (
     kto_dataset,
     prompt_dataset,
 )
-from torchpipe.errors import ConfigError, DataError
+from torchpipe.errors import ColumnError, ConfigError, DataError
 from torchpipe.models.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -148,3 +148,27 @@ def test_labelled_answers_and_prompts_are_counted() -> None:
     prompts = count_samples(prompt_dataset(TOKENIZER, source=ROWS))
     assert (prompts.rows, prompts.trained_tokens) == (4, 0)
     assert prompts.longest < counts.longest
+
+
+@pytest.mark.parametrize(("build", "what"), [(kto_dataset, "KTO data set"), (prompt_dataset, "prompt data set")])
+@pytest.mark.parametrize("on_error", ["skip", "quarantine"])
+def test_leaving_rows_out_is_refused_without_advice_that_can_not_be_followed(
+    build: Any, what: str, on_error: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"on_error='{on_error}' .* a {what} is item k: it is never packed") as told:
+        build(TOKENIZER, source=ROWS, on_error=on_error)
+    assert "packed=True" not in str(told.value)
+
+
+def test_the_warning_of_a_labelled_row_that_trains_nothing_names_ways_that_are_there() -> None:
+    dataset = kto_dataset(tiny_tokenizer(max_seq_len=8), source=ROWS, column_map=COLUMNS)
+    with pytest.warns(
+        UserWarning, match=r"no token that is trained.*A filter_fn drops such rows; on_untrained"
+    ) as told:
+        dataset[0]
+    assert "packed=True" not in str(told[0].message)
+
+
+def test_a_prompt_and_a_completion_are_told_how_to_be_named() -> None:
+    with pytest.raises(ColumnError, match=r"column_map: \{prompt: prompt, completion: completion, label: label\}"):
+        kto_dataset(TOKENIZER, source=ROWS)[0]

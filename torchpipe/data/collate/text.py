@@ -32,7 +32,8 @@ def column(batch: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
     except KeyError:
         index = next(i for i, sample in enumerate(batch) if key not in sample)
         has, near = listed(batch[index]), did_you_mean(key, batch[index])
-        if made_for := next((name for one, name in _MADE_FOR.items() if one in batch[index]), None):
+        made_for = next((name for one, name in _MADE_FOR.items() if one in batch[index]), None)
+        if made_for and (key == "tokens" or "tokens" in batch[index]):
             near = f" Batches of these are made by torchpipe.data.{made_for}."
         raise ColumnError(f"Sample {index} of the batch has no {key!r}; it has {has}.{near}") from None
 
