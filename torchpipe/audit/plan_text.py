@@ -32,6 +32,8 @@ def _cost(report: PlanReport) -> str:
 
 def _section(section: SectionPlan, report: PlanReport) -> str:
     lines = [("ledger", described_sizes(section.ledger)), ("samples", section.counts.describe())]
+    if section.mix:
+        lines.append(("mix", section.mix))
     if section.is_packed:
         padding = section.num_positions - section.num_tokens
         lines.append(
