@@ -25,7 +25,7 @@ from torchpipe.datasets import (
     describe_rows,
     instantiate_dataset,
     instantiate_held_out,
-    refuse_other_than_samples,
+    refuse_datasets_without_samples,
 )
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
@@ -134,7 +134,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
     for rows in (first_rows, *held_out.values()):
-        refuse_other_than_samples(rows[0], rows, "Recipe sft trains on")
+        refuse_datasets_without_samples(rows, "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     counts = report("first training rows" if by_shard else "training rows", first_rows)
     held_out_counts = report_held_out(held_out, check_rows=settings.check_rows)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import described_reasons
 from torchpipe.datasets import count_samples, describe_mix, describe_packing
 from torchpipe.errors import ConfigError
 
@@ -24,6 +25,10 @@ def report_rows(name: str, dataset: Any, *, check_rows: bool) -> SampleCounts | 
     """
     counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
     print(f"{name}: {counts.describe() if counts else f'{len(dataset):,} rows, not checked'}", flush=True)
+    ledger = getattr(dataset, "ledger", None) if hasattr(dataset, "counts") else None  # of others it reads all rows
+    left_out = {} if ledger is None else {why: count for why, count in ledger.left_out.items() if why != "other_part"}
+    if ledger is not None and left_out:
+        print(f"{name}, left out: {'; '.join(described_reasons(left_out, ledger.examples))}", flush=True)
     if packing := describe_packing(dataset):
         print(f"{name}, packed: {packing}", flush=True)
     if mix := describe_mix(dataset):

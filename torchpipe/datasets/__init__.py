@@ -13,7 +13,7 @@ from torchpipe.datasets.instantiate import (
     instantiate_dataset,
     instantiate_held_out,
 )
-from torchpipe.datasets.item_samples import refuse_other_than_samples
+from torchpipe.datasets.item_samples import refuse_datasets_without_samples, refuse_other_than_samples
 from torchpipe.datasets.kto import KTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.mix import MixDataset
@@ -73,6 +73,7 @@ __all__ = [
     "messages_dataset",
     "preference_dataset",
     "prompt_dataset",
+    "refuse_datasets_without_samples",
     "refuse_other_than_samples",
     "rows_of",
     "samsum_dataset",

@@ -6,6 +6,7 @@ from typing import Any
 from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.pair_transform import SIDES
+from torchpipe.datasets.joined import JoinedDataset
 from torchpipe.errors import ConfigError
 
 
@@ -25,6 +26,19 @@ def samples_in(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [item]
     tokens: Sequence[int] = item["tokens"] if "tokens" in item else item["input_ids"]
     return [{"tokens": tokens, "labels": item.get("labels", [IGNORE_INDEX] * len(tokens))}]
+
+
+def refuse_datasets_without_samples(dataset: Any, whose: str) -> None:
+    """The same for the first item of a data set, or of each that it joins or mixes.
+
+    Raises:
+        ConfigError: as :func:`refuse_other_than_samples`.
+    """
+    if isinstance(dataset, JoinedDataset):
+        for part in dataset.datasets:
+            refuse_datasets_without_samples(part, whose)
+        return
+    refuse_other_than_samples(dataset[0], dataset, whose)
 
 
 def refuse_other_than_samples(item: Any, dataset: Any, whose: str) -> None:
