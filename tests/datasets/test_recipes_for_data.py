@@ -270,7 +270,7 @@ def test_each_kind_of_data_set_has_the_collate_function_that_the_page_names(page
     other = [turns[0], {"role": "assistant", "content": "What?"}]
     chats: Any = [{"messages": turns, "prompt": turns[:1], "label": True, "chosen": turns, "rejected": other}]
     tokenizer = tiny_tokenizer(max_seq_len=64)
-    openai = {"conversation_column": "messages", "conversation_style": "openai"}
+    openai: Any = {"conversation_column": "messages", "conversation_style": "openai"}
     made = {
         "padded_collate_sft": (chat_dataset(tokenizer, source=chats, **openai), ["tokens", "labels"]),
         "padded_collate_packed": (
