@@ -20,7 +20,13 @@ from torch.utils.data import Subset
 from torchpipe import config, training
 from torchpipe.audit import preview, prompt_of, report_held_out, report_rows
 from torchpipe.config import Setting
-from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset, instantiate_held_out
+from torchpipe.datasets import (
+    GrowingPackedDataset,
+    describe_rows,
+    instantiate_dataset,
+    instantiate_held_out,
+    refuse_datasets_without_samples,
+)
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
@@ -134,6 +140,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
+    for rows in (first_rows, *held_out.values()):
+        refuse_datasets_without_samples(rows, "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     knows_first_alone = by_shard or (graph is not None and not graph.is_planned)
     counts = report("first training rows" if knows_first_alone else "training rows", first_rows)
