@@ -63,6 +63,7 @@ class DetectedToMessages:
     ['1 + 1?', 'Hi']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {name: name for name in _LEFT_OUT}
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_finder", "_plain", "_transforms"})
 
     def __init__(
