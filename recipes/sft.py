@@ -131,6 +131,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     held_out = datasets.instantiate_held_out(settings.dataset_val or None, tokenizer)
     by_shard = isinstance(dataset, datasets.GrowingPackedDataset)  # tokenised in the background, while it is trained on
     first_rows = dataset.first_part if by_shard else dataset
+    for rows in (first_rows, *held_out.values()):
+        datasets.refuse_datasets_without_samples(rows, "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     knows_first_alone = by_shard or (graph is not None and not graph.is_planned)
     counts = report("first training rows" if knows_first_alone else "training rows", first_rows)

@@ -13,6 +13,7 @@ from torchpipe.datasets.instantiate import (
     instantiate_dataset,
     instantiate_held_out,
 )
+from torchpipe.datasets.item_samples import refuse_datasets_without_samples, refuse_other_than_samples
 from torchpipe.datasets.kto import KTODataset, StoredKTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.mix import MixDataset, over_epochs
@@ -75,6 +76,8 @@ __all__ = [
     "over_epochs",
     "preference_dataset",
     "prompt_dataset",
+    "refuse_datasets_without_samples",
+    "refuse_other_than_samples",
     "rows_of",
     "samsum_dataset",
     "segments_dataset",

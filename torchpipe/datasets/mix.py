@@ -187,7 +187,8 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
             f"{share.num_items:,} {what}, {share.passes:.2f} epochs)"
             for share in self.realised()
         )
-        return f"{len(self):,} {what} of {len(self.names)} data sets by {unit}: {', '.join(told)}"
+        sets = f"{len(self.names)} data set{'' if len(self.names) == 1 else 's'}"
+        return f"{len(self):,} {what} of {sets} by {unit}: {', '.join(told)}"
 
     def __len__(self) -> int:
         return len(self.schedule)
