@@ -141,5 +141,5 @@ class _Check:
                     self.problems.append(InstantiationError(f"{where}{error}"))
                     continue
                 if not callable(found):
-                    kind = type(found).__name__
-                    self.problems.append(InstantiationError(f"{where}'{name}' is a {kind}, and has to be a function."))
+                    told = f"'{name}' is of type {type(found).__name__}, and has to be a function."
+                    self.problems.append(InstantiationError(f"{where}{told}"))
