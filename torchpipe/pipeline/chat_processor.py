@@ -79,6 +79,7 @@ class ChatProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("messages_fn", "tools_fn")
         messages_fn: Callable[[Any], Any]
         tools_fn: Callable[[Any], Any] | None = None
         renderer: RendererConfig | None = None
@@ -134,7 +135,7 @@ class ChatProcessor(SampleProcessor):
 
     def outcome(self, sample: Any, rng: np.random.Generator) -> Outcome:
         """The row's sequence, or why there is none."""
-        row = self._row(sample)
+        row = self.conversation(sample)
         if self._is_templated:
             check_alternation(row["messages"])
         fitted = self._transform.fitted(row, labels=False)
@@ -147,8 +148,17 @@ class ChatProcessor(SampleProcessor):
         self._first.tell(lambda: self._line_of(sequence))
         return Outcome(sequence)
 
-    def _row(self, sample: Any) -> dict[str, Any]:
-        """The row's messages, each masked or not, and its tools."""
+    @property
+    def transform(self) -> SFTTransform:
+        """What makes samples of :meth:`conversation`."""
+        return self._transform
+
+    def conversation(self, sample: Any) -> dict[str, Any]:
+        """The row's messages, each masked or not, and its tools.
+
+        Raises:
+            DataError: it is no conversation, or has what a sequence or the tokenizer has no place for.
+        """
         said = self.config.messages_fn(sample)
         row: dict[str, Any] = dict(said) if isinstance(said, Mapping) else {"messages": said}
         if "messages" not in row:

@@ -62,6 +62,7 @@ class MultiModalProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("sample_processor", "resize_fn")
         sample_processor: Callable[..., Any] | None = None
         patch_size: int = 16
         temporal_patch_size: int = 2

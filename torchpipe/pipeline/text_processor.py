@@ -68,6 +68,7 @@ class TextProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("text_fn",)
         text_fn: Callable[[Any], str] = read_text
         allow_control_text: bool = False
 
