@@ -125,7 +125,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     checkpointer = config.instantiate(settings.checkpointer)
     base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
-    graph = graph_loader(settings, tokenizer, rank=ranks.rank, world_size=ranks.world_size)
+    graph = graph_loader(settings, tokenizer, rank=ranks.rank, world_size=ranks.world_size, state=state)
     shown = FirstRows(graph, settings.num_rows_for_training_loss) if graph else None
     dataset = shown or datasets.instantiate_dataset(settings.dataset, tokenizer)
     held_out = datasets.instantiate_held_out(settings.dataset_val or None, tokenizer)
@@ -236,6 +236,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     losses_before, best = state.get("losses_before") or losses(), state.get("best_loss", float("inf"))
 
     def save(is_best: bool = False) -> Path | None:
+        place = loader.state_dict()  # each rank may know a part of it
         if not ranks.is_first:
             return None
         now = {"losses_before": losses_before, "best_loss": best, "world_size": ranks.world_size}
@@ -245,7 +246,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             model=model,
             optimizer=optimizer,
             scheduler=scheduler,
-            state={"depends_on": depends_on, **now, "loader": loader.state_dict()},
+            state={"depends_on": depends_on, **now, "loader": place},
             keep_last=settings.keep_last_n_checkpoints,
             is_best=is_best,
         )

@@ -1,5 +1,6 @@
 """Graphs that Grain runs: the same batches for any number of ranks and workers, resumed to the bit."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.errors import ConfigError, DataError, LoaderStateError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     FirstFitPackingConfig,
@@ -201,6 +202,16 @@ def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) ->
         iter(loader(stream(), repeat=False, world_size=2))
 
 
+def test_a_stream_that_ends_where_it_should_repeat_is_an_error(loader: Loader) -> None:
+    class Once(NumbersConfig):
+        def build(self, *, dataset_iteration_policy: Any) -> Numbers:
+            return Numbers(self.number, dataclasses.replace(dataset_iteration_policy, repeat=False))
+
+    rows = SingleDatasetConfig(source=Once(5), processor=Consecutive.Config())
+    with pytest.raises(DataError, match=r"Part 0 of 1 of the graph has ended, and repeat is True. Its\s+source has to"):
+        list(loader(rows))
+
+
 def test_epochs_of_a_stream_are_not_counted(loader: Loader) -> None:
     with pytest.raises(ConfigError, match="num_epochs=3 has no meaning for a graph that Grain runs"):
         loader(stream(), repeat=False, num_epochs=3)
@@ -217,8 +228,9 @@ class TestState:
         ("damage", "sentence"),
         [
             ({"num_logical_shards": 0}, "is of 0 logical shards"),
-            ({"shard_00000": "7"}, "has a part that stands at '7'"),
-            ({"shard_00000": "1 {}"}, "Part 0 of the graph can't go on from its state {}"),
+            ({"parts": '{"0":7}'}, "has a part '0' that stands at 7"),
+            ({"parts": "7"}, "has parts '7', which can't be read"),
+            ({"parts": '{"0":[1,{}]}'}, "Part 0 of the graph can't go on from its state {}"),
             ({"way": "planned"}, "ran as a plan, from a store, and now it runs by Grain"),
         ],
     )
