@@ -16,7 +16,6 @@ from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
-from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.chosen_samples import ChosenSamples
 from torchpipe.store.rows import kind_of
 
@@ -184,16 +183,6 @@ def is_packed(dataset: object) -> bool:
 def name_of(dataset: object) -> str:
     """What messages call a data set."""
     return str(getattr(dataset, "name", type(dataset).__name__))
-
-
-def fingerprint_of(dataset: Any) -> str:
-    """What tells the rows of a data set from others.
-
-    Raises:
-        NoFingerprint: it doesn't say what it holds.
-    """
-    said = getattr(dataset, "fingerprint", None)
-    return said if isinstance(said, str) else object_fingerprint(dataset)
 
 
 def lengths_of(dataset: Any) -> np.ndarray:

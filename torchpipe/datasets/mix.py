@@ -15,9 +15,10 @@ from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.node_names import node_names
 from torchpipe.data.pair_transform import SIDES
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.datasets.joined import WORKED_OUT, JoinedDataset, fingerprint_of, lengths_of, name_of
+from torchpipe.datasets.joined import WORKED_OUT, JoinedDataset, lengths_of, name_of
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
+from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.rows import KIND_OF_PAIRS, kind_of
 
 By = Literal["rows", "tokens", "trained_tokens"]
@@ -239,7 +240,7 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
         Raises:
             NoFingerprint: a data set has none.
         """
-        return fingerprint([self.schedule.fingerprint, *(fingerprint_of(dataset) for dataset in self.datasets)])
+        return fingerprint([self.schedule.fingerprint, *(object_fingerprint(dataset) for dataset in self.datasets)])
 
     def _sizes(self) -> str:
         return ", ".join(f"{share.items} of {share.name}" for share in self.schedule.shares)
