@@ -57,7 +57,7 @@ class ChatProcessor(SampleProcessor):
     deterministic: ClassVar[bool | None] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
         """The settings.
 
@@ -90,9 +90,9 @@ class ChatProcessor(SampleProcessor):
         allow_control_text: bool = False
 
         def __post_init__(self) -> None:
-            object.__setattr__(self, "messages_fn", as_function(self.messages_fn, "messages_fn"))
+            self.messages_fn = as_function(self.messages_fn, "messages_fn")
             if self.tools_fn is not None:
-                object.__setattr__(self, "tools_fn", as_function(self.tools_fn, "tools_fn"))
+                self.tools_fn = as_function(self.tools_fn, "tools_fn")
             mask_messages([], self.masking_strategy)  # which says whether there is such a one
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:

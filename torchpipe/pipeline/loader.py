@@ -27,9 +27,10 @@ class BaseDataLoader(Configurable, ABC):
     ``distributed.checkpoint``).
     """
 
-    @dataclass(kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     @abstractmethod
     def __iter__(self) -> Iterator[TrainerBatch]:

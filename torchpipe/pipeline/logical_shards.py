@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, NamedTuple
 
-import grain
-
 from torchpipe.errors import LoaderStateError
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_reading import as_stream
 from torchpipe.pipeline.ledger import GraphLedger, graph_ledger
 from torchpipe.pipeline.state import ShardPlace
