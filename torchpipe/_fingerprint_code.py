@@ -18,7 +18,7 @@ from typing import Any
 
 from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
-from torchpipe._fingerprint_names import IMPURE_BUILTINS, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
+from torchpipe._fingerprint_names import IMPURE_BUILTINS, NO_BEHAVIOUR, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
 from torchpipe._own_code import is_own, library_version, own_code
 
 _PACKAGE = __name__.partition(".")[0]
@@ -44,13 +44,6 @@ are no part of the code that is written here."""
 
 _BY_NAME = frozenset({"attrgetter", "getattr", "methodcaller"})
 """What looks up the methods whose names stand in texts."""
-
-_NO_BEHAVIOUR = frozenset(
-    """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
-    __dataclass_params__ __dict__ __doc__ __firstlineno__ __module__ __orig_bases__ __parameters__ __qualname__
-    __slotnames__ __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
-    __protocol_attrs__ __non_callable_proto_members__""".split()  # noqa: SIM905
-)
 
 
 def write_function(writer: Writer, function: types.FunctionType) -> None:
@@ -292,7 +285,7 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
             _write_default(writer, field.default_factory)
     for attribute in sorted(vars(cls)):
         held = vars(cls)[attribute]
-        if attribute in _NO_BEHAVIOUR or _is_made_by_python(cls, attribute, held):
+        if attribute in NO_BEHAVIOUR or _is_made_by_python(cls, attribute, held):
             continue
         writer.mark("attribute", attribute)
         if attribute == "_owner" and writer.is_made(held):  # what a Config builds, which has been built

@@ -50,3 +50,11 @@ IMPURE_BUILTINS = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input", "locals", "open"}
 )
 """Builtins that read what is outside, or look up names that can't be followed."""
+
+NO_BEHAVIOUR = frozenset(
+    """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
+    __dataclass_params__ __dict__ __doc__ __firstlineno__ __module__ __orig_bases__ __parameters__ __qualname__
+    __slotnames__ __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
+    __protocol_attrs__ __non_callable_proto_members__""".split()  # noqa: SIM905
+)
+"""Attributes of classes that are no part of how their objects behave."""
