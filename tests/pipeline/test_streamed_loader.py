@@ -185,6 +185,18 @@ def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
         assert firsts == Counter(100 * row for row in range(33))
 
 
+def test_what_became_of_the_rows_is_counted_over_all_parts(loader: Loader) -> None:
+    rows = loader(
+        ConcatThenSplitPackingConfig(dataset=stream(33)), repeat=False, num_logical_shards=3, num_prefetch_batches=0
+    )
+    batches = list(rows)
+    told = rows.ledger
+    assert (told["numbers"]["rows_in"], told["numbers"]["rows_out"]) == (33, 33)
+    packed = told["ConcatThenSplitPackingConfig"]
+    assert packed["rows_out"] == sum(bool(batch["num_valid_tokens"]) for batch, _ in batches)
+    assert packed["tokens_in"] == packed["tokens_out"] + sum(packed["tokens_left_out"].values())
+
+
 def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) -> None:
     with pytest.raises(ConfigError, match=r"needs ranks that agree where it does. Call\s.*init_process_group first"):
         iter(loader(stream(), repeat=False, world_size=2))

@@ -27,9 +27,10 @@ class BaseDataLoader(Configurable, ABC):
     ``distributed.checkpoint``).
     """
 
-    @dataclass(kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     @abstractmethod
     def __iter__(self) -> Iterator[TrainerBatch]:
@@ -67,6 +68,9 @@ class GrainDataLoader(BaseDataLoader):
         tokenizer: handed to the processors and the collator.
         max_context_length: tokens of the longest document.
         num_tokens_per_batch: tokens of a row, which one rank trains on at once.
+
+    Attributes:
+        why_not_planned: why Grain runs the graph; None where it is planned.
 
     Raises:
         ConfigError: arguments don't fit.
@@ -148,6 +152,7 @@ class GrainDataLoader(BaseDataLoader):
             streaming_shuffle_buffer_size=config.streaming_shuffle_buffer_size,
         )
         self.collator: Collator = config.collator.build(context=self.context)
+        self.why_not_planned: str | None = None
         self._source: BatchSource = self._batches()
         self._iterator: Iterator[TrainerBatch] | None = None
 
@@ -160,7 +165,10 @@ class GrainDataLoader(BaseDataLoader):
                     raise ConfigError(
                         f"planned is True, and the graph can't be planned: {why}. Leave planned out, and Grain runs it."
                     ) from None
+                self.why_not_planned = str(why)
                 say(f"Grain runs this graph, as rows come: {why}.")
+        else:
+            self.why_not_planned = "planned is False"
         from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)

@@ -16,6 +16,7 @@ from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
 from torchpipe.pipeline.agreement import Agreement, can_agree
 from torchpipe.pipeline.collators import Collator, TrainerBatch
 from torchpipe.pipeline.graph_identity import graph_identity
+from torchpipe.pipeline.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.state import (
     PARTS,
@@ -60,6 +61,7 @@ class StreamBatches:
         self._num_shards: int = config.num_logical_shards or policy.dp_world_size
         self._batch = 0  # batches of the run, over all ranks, that were given out
         self._places: dict[int, ShardPlace] = {}
+        self._ledgers: dict[int, GraphLedger] = {}
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
@@ -149,12 +151,14 @@ class StreamBatches:
                 )
             )
         else:
-            batches = _collated(reading, self._collator)
+            batches = _collated(reading, self._collator, self._ledgers)
         return ReadAhead(batches, depth=depth) if depth else batches
 
     def ledger(self) -> dict[str, Mapping[str, Any]]:
-        """What became of the rows at each node."""
-        return {}
+        """What became of the rows at each node in this process, over all parts that it reads; those that were made
+        ready count. With workers, which count for themselves, there is nothing.
+        """
+        return dict(summed_ledgers(list(self._ledgers.values())))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands. All ranks ask together where they are processes of ``torch.distributed``; elsewhere
@@ -206,8 +210,8 @@ class _Parts(IterableDataset[Any]):
         return map(in_a_parcel, _collated(part, self._collator))
 
 
-def _collated(reading: Reading, collator: Collator) -> Iterator[Any]:
-    batches: Iterator[ReadBatch] = read_batches(reading)
+def _collated(reading: Reading, collator: Collator, ledgers: dict[int, GraphLedger] | None = None) -> Iterator[Any]:
+    batches: Iterator[ReadBatch] = read_batches(reading, ledgers)
     try:
         for number, rows, place in batches:
             yield number, None if rows is None else collator(rows), place
