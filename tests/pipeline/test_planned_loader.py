@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
+from torchpipe.pipeline.planned import PlannedGraph
+from torchpipe.pipeline.planned_batches import PlannedBatches
+from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
 
 Loader = Callable[..., GrainDataLoader]
 Batch = tuple[dict[str, Any], torch.Tensor]
@@ -148,6 +152,20 @@ def test_an_endless_run_begins_another_order_where_an_epoch_ends_and_loses_no_ro
     assert [sorted(epoch) for epoch in epochs] == [sorted(epochs[0])] * 3
     assert epochs[0] != epochs[1] != epochs[2]
     assert rows.epoch == 3
+
+
+def test_threads_that_ask_for_rows_at_once_get_the_same_ones(loader: Loader) -> None:
+    def places(graph: PlannedGraph) -> list[int]:
+        steps = RowSteps(graph.num_rows, start=Cursor(0, 0), num_epochs=None, global_batch_size=3)
+        with ThreadPoolExecutor(8) as pool:
+            return [int(row) for found in pool.map(lambda step: steps.packs(0, step), range(200)) for row in found]
+
+    rows = loader(FirstFitPackingConfig(dataset=single(9)), repeat=True)
+    assert isinstance(rows.rows, PlannedBatches)
+    sizes = [len(rows.rows.graph.rows(epoch)) for epoch in range(600)]
+    expected = [epoch << ROW_BITS | row for epoch, size in enumerate(sizes) for row in range(size)]
+    for _ in range(5):
+        assert places(rows.rows.graph) == expected[:600]
 
 
 def test_iterating_again_goes_on(loader: Loader) -> None:

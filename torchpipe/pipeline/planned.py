@@ -8,6 +8,7 @@ seed and the epoch, the same on every rank.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from torchpipe.data.packing import PackPlan
@@ -30,16 +31,18 @@ class PlannedGraph:
     run: Run
     recipes: Mapping[str, LeafRecipe] = field(default_factory=dict)
     _kept: dict[int, PackPlan] = field(default_factory=dict, init=False, repr=False)
+    _lock: Any = field(default_factory=Lock, init=False, repr=False)  # the thread that reads ahead asks too
 
     def rows(self, epoch: int) -> PackPlan:
         """The rows of an epoch."""
-        kept = self._kept.get(epoch)
-        if kept is None:
-            kept = self.root.rows(self.run, epoch)
-            while len(self._kept) >= _EPOCHS_KEPT:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[epoch] = kept
-        return kept
+        with self._lock:
+            kept = self._kept.get(epoch)
+            if kept is None:
+                kept = self.root.rows(self.run, epoch)
+                while len(self._kept) >= _EPOCHS_KEPT:
+                    self._kept.pop(next(iter(self._kept)))
+                self._kept[epoch] = kept
+            return kept
 
     def num_rows(self, epoch: int) -> int:
         """How many rows an epoch has."""
@@ -94,13 +97,14 @@ class PlannedGraph:
 
     def account(self, epoch: int = 0) -> dict[str, Mapping[str, Any]]:
         """What became of the rows at each node in an epoch, by the node's name."""
-        return {name: node.account(self.run, epoch) for name, node in self.nodes.items()}
+        with self._lock:
+            return {name: node.account(self.run, epoch) for name, node in self.nodes.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "run": self.run}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in {**state, "recipes": {}, "_kept": {}}.items():
+        for name, value in {**state, "recipes": {}, "_kept": {}, "_lock": Lock()}.items():
             object.__setattr__(self, name, value)
 
 

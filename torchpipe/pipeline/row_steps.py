@@ -1,6 +1,7 @@
 """Rows in one endless order, epoch after epoch, and which of them each rank has next."""
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class RowSteps:
         # ``start`` on. The first one's may lie before 0.
         self._epochs: list[int] = [start.epoch]
         self._begins: list[int] = [-start.row]
+        self._lock = Lock()  # the thread that reads ahead asks too
 
     @property
     def num_steps(self) -> int | None:
@@ -108,20 +110,21 @@ class RowSteps:
 
         A run without an end has one where mixes have given all that their ``max_epochs`` allow.
         """
-        while self._end() <= place:
-            epoch = self._epochs[-1] + 1
-            if self._num_epochs is not None and epoch >= self._num_epochs:
-                return None
-            if (
-                len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
-                and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
-            ):
-                return None
-            end = self._end()
-            self._epochs.append(epoch)
-            self._begins.append(end)
-        number = next(number for number in range(len(self._begins) - 1, -1, -1) if self._begins[number] <= place)
-        return Cursor(self._epochs[number], place - self._begins[number])
+        with self._lock:
+            while self._end() <= place:
+                epoch = self._epochs[-1] + 1
+                if self._num_epochs is not None and epoch >= self._num_epochs:
+                    return None
+                if (
+                    len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
+                    and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
+                ):
+                    return None
+                end = self._end()
+                self._epochs.append(epoch)
+                self._begins.append(end)
+            number = next(number for number in range(len(self._begins) - 1, -1, -1) if self._begins[number] <= place)
+            return Cursor(self._epochs[number], place - self._begins[number])
 
     def _end(self) -> int:
         return self._begins[-1] + self._num_rows(self._epochs[-1])
