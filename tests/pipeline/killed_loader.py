@@ -5,7 +5,7 @@ of some ranks, goes on from the state that was saved last, and writes a line for
 number and the digest of its tensors. Every third turn of the ranks it saves the state. The parent kills it when it has
 written some lines more, or while the store is built; the next one may have another number of ranks and workers.
 
-Every fourth kill a new run is begun, with no state and no store. ``undisturbed`` is the log of one that is not killed.
+After four kills a new run is begun, with no state and no store. ``undisturbed`` is the log of one that is not killed.
 """
 
 import json
@@ -116,13 +116,15 @@ def main() -> None:
     options = {"world_size": 1, "seconds": 0.0}
     os.waitpid(started(top / "undisturbed", way, num_batches, **options), 0)
     moments = random.Random(f"{way} {num_kills}")
-    done, tries, before_a_batch = 0, 0, 0
-    while done < num_kills and tries < 2 * num_kills + 4:
-        folder = top / f"run{done // KILLS_A_RUN:03d}"
-        if killed(folder, way, num_batches, moments):
-            done += 1
-            before_a_batch += not lines_in(folder) and any(folder.glob("cache/store/*"))
-        tries += 1
+    done, of_run, runs, before_a_batch = 0, 0, 0, 0
+    while done < num_kills and runs < num_kills + 4:
+        folder = top / f"run{runs:03d}"
+        was_killed = killed(folder, way, num_batches, moments)
+        done += was_killed
+        of_run += was_killed
+        before_a_batch += was_killed and not lines_in(folder) and any(folder.glob("cache/store/*"))
+        if of_run == KILLS_A_RUN or not was_killed:  # or it came to its end
+            runs, of_run = runs + 1, 0
     for folder in sorted(top.glob("run*")):
         if os.waitpid(started(folder, way, num_batches, world_size=3, seconds=0.0), 0)[1]:
             sys.exit((folder / "out").read_text())
