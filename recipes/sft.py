@@ -20,13 +20,8 @@ from torch.utils.data import Subset
 from torchpipe import config, training
 from torchpipe.audit import preview, prompt_of, report_held_out, report_rows
 from torchpipe.config import Setting
-from torchpipe.datasets import (
-    GrowingPackedDataset,
-    describe_rows,
-    instantiate_dataset,
-    instantiate_held_out,
-    refuse_datasets_without_samples,
-)
+from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset, instantiate_held_out
+from torchpipe.datasets.item_samples import refuse_datasets_without_samples
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
@@ -140,13 +135,13 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
         raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
     first_rows = dataset.first_part if by_shard else dataset
-    for rows in (first_rows, *held_out.values()):
-        refuse_datasets_without_samples(rows, "Recipe sft trains on")
+    refuse_datasets_without_samples((first_rows, *held_out.values()), "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     knows_first_alone = by_shard or (graph is not None and not graph.is_planned)
     counts = report("first training rows" if knows_first_alone else "training rows", first_rows)
     held_out_counts = report_held_out(held_out, check_rows=settings.check_rows)
-    widest = max([found.longest for found in (counts, *held_out_counts.values()) if found], default=None)
+    lengths = [found.longest for found in (counts, *held_out_counts.values()) if found]
+    widest = max(lengths, default=None) if settings.static_shapes else None
     first_sample = first_rows[0]
     show = partial(tokenizer.decode, truncate_at_eos=False, skip_special_tokens=False)
     print(f"first sample, as the loss sees it:\n{preview(first_sample, show)}", flush=True)
@@ -183,9 +178,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             rows,
             steps,
             batch_size=settings.batch_size,
-            collate_fn=training.collater(
-                rows[0], model, collate_fn, padding_idx=padding_idx, widest=widest if settings.static_shapes else None
-            ),
+            collate_fn=training.collater(rows[0], model, collate_fn, padding_idx=padding_idx, widest=widest),
             rank=ranks.rank,
             world_size=ranks.world_size,
             **{name: settings[name] for name in WORKERS},

@@ -13,7 +13,6 @@ from torchpipe.datasets.instantiate import (
     instantiate_dataset,
     instantiate_held_out,
 )
-from torchpipe.datasets.item_samples import refuse_datasets_without_samples, refuse_other_than_samples
 from torchpipe.datasets.kto import KTODataset, StoredKTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
 from torchpipe.datasets.mix import MixDataset
@@ -75,8 +74,6 @@ __all__ = [
     "messages_dataset",
     "preference_dataset",
     "prompt_dataset",
-    "refuse_datasets_without_samples",
-    "refuse_other_than_samples",
     "rows_of",
     "samsum_dataset",
     "segments_dataset",
