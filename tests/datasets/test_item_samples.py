@@ -8,8 +8,9 @@ from torchpipe.datasets import (
     ConcatDataset,
     MixDataset,
     instantiate_dataset,
+    refuse_datasets_without_samples,
+    refuse_other_than_samples,
 )
-from torchpipe.datasets.item_samples import refuse_datasets_without_samples, refuse_other_than_samples
 from torchpipe.errors import ConfigError
 from torchpipe.models.tiny import tiny_tokenizer
 
@@ -43,9 +44,9 @@ def test_samples_and_packs_pass() -> None:
 def test_each_part_of_joined_data_sets_is_looked_at(joined: Any) -> None:
     samples: Any = [{"tokens": [1], "labels": [1]}] * 3
     pairs: Any = [{"chosen_input_ids": [1], "chosen_labels": [1], "rejected_input_ids": [1], "rejected_labels": [1]}]
-    refuse_datasets_without_samples([joined([samples, samples])], "Recipe sft trains on")
+    refuse_datasets_without_samples(joined([samples, samples]), "Recipe sft trains on")
     with pytest.raises(ConfigError, match="Recipe sft trains on samples of .* the items of a list are pairs"):
-        refuse_datasets_without_samples([samples, joined([samples, pairs])], "Recipe sft trains on")
+        refuse_datasets_without_samples(joined([samples, pairs]), "Recipe sft trains on")
 
 
 def test_a_component_that_gives_no_data_set_is_refused_where_it_is_built(tmp_path: Any) -> None:

@@ -130,7 +130,8 @@ def instantiate_held_out(
         tokenizer, caller_globals: see :func:`instantiate_dataset`.
 
     Raises:
-        ConfigError: as :func:`instantiate_dataset`; a list has weights, which have no meaning here.
+        ConfigError: as :func:`instantiate_dataset`; a list has weights, which have no meaning here; rows are tokenised
+            while they are trained on (``start: by_shard``).
 
     >>> instantiate_held_out(None, None)
     {}
@@ -147,10 +148,13 @@ def instantiate_held_out(
         if given.weights is not None or given.epochs is not None:
             raise ConfigError("Held-out rows are all looked at once: weight and epochs have no effect. Leave them out.")
         sections = dict(zip(given.names, given.sections, strict=True))
-    return {
+    built = {
         str(name): instantiate_dataset(section, tokenizer, caller_globals=caller_globals)
         for name, section in sections.items()
     }
+    if any(isinstance(rows, GrowingPackedDataset) for rows in built.values()):
+        raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
+    return built
 
 
 def describe_mix(dataset: Any) -> str:

@@ -1,6 +1,6 @@
 """The samples that an item of any data set holds: one, or both sides of a pair; and what holds none to train on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torchpipe._suggest import listed
@@ -47,21 +47,16 @@ def samples_in(item: Any) -> list[Mapping[str, Any]]:
     )
 
 
-def refuse_datasets_without_samples(datasets: Iterable[Any], whose: str) -> None:
-    """Refuses data sets whose first item is not ``tokens`` and ``labels``; of joined or mixed ones, each is looked at.
+def refuse_datasets_without_samples(dataset: Any, whose: str) -> None:
+    """Refuses a data set whose first item is not ``tokens`` and ``labels``, or one that joins or mixes such a one.
 
-    Args:
-        datasets: to look at.
-        whose: see :func:`refuse_other_than_samples`.
-
-    Raises:
-        ConfigError: there is such a one.
+    Args and errors are those of :func:`refuse_other_than_samples`.
     """
-    for dataset in datasets:
-        if isinstance(dataset, JoinedDataset):
-            refuse_datasets_without_samples(dataset.datasets, whose)
-        else:
-            refuse_other_than_samples(dataset[0], dataset, whose)
+    if isinstance(dataset, JoinedDataset):
+        for part in dataset.datasets:
+            refuse_datasets_without_samples(part, whose)
+        return
+    refuse_other_than_samples(dataset[0], dataset, whose)
 
 
 def refuse_other_than_samples(item: Any, dataset: Any, whose: str) -> None:

@@ -19,7 +19,7 @@ from torchpipe.errors import ConfigError, SourceError
 from torchpipe.sources.file_source import FileSource, file_source
 from torchpipe.sources.identity import file_identity
 from torchpipe.sources.parquet_files import check_parquet
-from torchpipe.sources.views import JoinedRows, KeptRows
+from torchpipe.sources.views import JoinedRows, KeptRows, described_rows
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
 
@@ -114,7 +114,7 @@ def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> s
     'chats.json (train[:90%])'
     """
     if not isinstance(source, str):
-        return type(source).__name__
+        return described_rows(source)
     files = load_dataset_kwargs.get("data_files")
     split = load_dataset_kwargs.get("split")
     name = source
