@@ -7,7 +7,7 @@ Grain, which is imported then.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.row_policy import OnError, RowPolicy
@@ -63,6 +63,7 @@ class SingleDatasetConfig:
         ConfigError: an option is not possible, or a filter can't be called.
     """
 
+    function_arguments: ClassVar[tuple[str, ...]] = ("pre_filters", "post_filters")
     source: Any
     pre_filters: Sequence[Any] = ()
     processor: Any = None

@@ -13,6 +13,7 @@ from torchpipe.errors import ColumnError, NoFingerprint
 from torchpipe.pipeline.processors import DrewRandom, Outcome, SampleProcessor, without_draws
 from torchpipe.pipeline.sequences import TextSequence, sequence_of
 from torchpipe.pipeline.types import DatasetBuildContext
+from torchpipe.sources import describe_source
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.source_recipe import SourceRecipe, SourceRows, vocab_size_of
 
@@ -50,6 +51,15 @@ class LeafRecipe(SourceRecipe):
     def name(self) -> str:
         """What errors call the source."""
         return self.label
+
+    @property
+    def described_source(self) -> str:
+        """What the source is called where it is known, such as its files; else its class."""
+        return describe_source(self.source, {})
+
+    def key_fields(self) -> dict[str, str]:
+        """As of any recipe; ``node`` is what the graph calls the source, ``source`` its files, where it says them."""
+        return {**super().key_fields(), "node": self.label, "source": self.described_source}
 
     def transform(self) -> "LeafTransform":
         """What makes samples of a row."""
