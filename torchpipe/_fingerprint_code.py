@@ -106,7 +106,7 @@ def _is_of_library(module: str) -> bool:
 
 
 def _public(function: types.FunctionType) -> str:
-    """The module that a function of NumPy is asked for in, which may be defined in another; else where it is defined."""
+    """The module that a function of NumPy is asked for in, where it is defined in another; else that one."""
     module = str(function.__globals__.get("__name__", ""))
     said = function.__module__
     return said if isinstance(said, str) and said.partition(".")[0] == module.partition(".")[0] else module

@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def started(folder: Path, way: str, num_batches: int, **options: Any) -> int:
         read(folder, way, num_batches, **options)
         status = 0
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
         os._exit(status)
 

@@ -75,7 +75,9 @@ def test_a_pass_of_several_ranks_gives_each_row_once_and_ends_everywhere_at_once
     assert (tmp_path / f"calls.{world_size}").stat().st_size == 103, "each row was processed by one rank alone"
 
     failed = 17 % world_size  # the rank of the part that row 17 is in
-    for rank, (*said, num_batches) in enumerate(found["failing"]):
+    for rank, (of_build, *said, num_batches) in enumerate(found["failing"]):
+        assert of_build.startswith("ValueError: "), "the builder's error, and that of those who waited for it"
+        assert "the row of 1700 is bad" in of_build
         assert len(said) == 3
         for sentence in said:
             if rank == failed:
@@ -134,4 +136,5 @@ def test_a_rank_that_is_gone_ends_the_others_with_an_error(tmp_path: Path) -> No
     assert processes[1].returncode == 9, outputs[1]
     *batches, sentence = json.loads((tmp_path / "dying.2.0.json").read_text())
     assert len(batches) in (3, 4)
-    assert "onnection" in sentence
+    assert sentence.startswith("Another rank has ended or does not answer (")
+    assert sentence.endswith("). Its output says why.")

@@ -81,5 +81,5 @@ def test_two_hosts_give_each_row_once_and_end_at_the_same_batch(hosts: tuple[str
         given = Counter(token for batches in by_rank for batch in batches for token in batch)
         if not name.startswith("random"):  # whose rows are cropped
             assert given == labels(103 if name == "planned" else 1 if name.startswith("fewer") else 33), name
-    said = [sentence.split(":")[0] for *sentences, _ in found("failing") for sentence in sentences]
+    said = [sentence.split(":")[0] for _, *sentences, _ in found("failing") for sentence in sentences]
     assert said == ["DistributedError"] * 3 + ["ValueError"] * 3 + ["DistributedError"] * 6

@@ -1,8 +1,10 @@
 """Ranks that agree where a stream ends and tell each other where its parts stand, since none knows it of the others."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from torchpipe.errors import ConfigError
+from torchpipe.errors import ConfigError, DistributedError
 
 
 def can_agree(world_size: int) -> bool:
@@ -25,6 +27,7 @@ class Agreement:
 
     Raises:
         ConfigError: there are several, and ``torch.distributed`` is not started.
+        DistributedError: when it is asked: another process has ended, or did not ask within 30 minutes.
     """
 
     def __init__(self, world_size: int) -> None:
@@ -48,7 +51,8 @@ class Agreement:
         import torch.distributed as dist
 
         answers = torch.tensor(mine, dtype=torch.uint8)
-        dist.all_reduce(answers, op=dist.ReduceOp.MAX, group=self._group)
+        with _others_answer():
+            dist.all_reduce(answers, op=dist.ReduceOp.MAX, group=self._group)
         return [bool(answer) for answer in answers.tolist()]
 
     def every(self, mine: Any) -> list[Any]:
@@ -58,5 +62,15 @@ class Agreement:
         import torch.distributed as dist
 
         found: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(found, mine, group=self._group)
+        with _others_answer():
+            dist.all_gather_object(found, mine, group=self._group)
         return found
+
+
+@contextmanager
+def _others_answer() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # gloo's, whose text names neither
+        why = str(error).strip().splitlines()[0]
+        raise DistributedError(f"Another rank has ended or does not answer ({why}). Its output says why.") from error

@@ -173,6 +173,10 @@ class GrainDataLoader(BaseDataLoader):
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
 
+    def anew(self) -> "GrainDataLoader":
+        """Another loader of the same graph, which stands at the begin."""
+        return type(self)(self.config, **self._arguments)
+
     def alone(self) -> "GrainDataLoader":
         """Another loader of the same run for one rank that has all batches. It stands at the begin."""
         shards = self.config.num_logical_shards or self.policy.dp_world_size

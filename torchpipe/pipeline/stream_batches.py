@@ -227,7 +227,7 @@ def _next_of(batches: Iterator[Any], number: int, ranks: Agreement | None) -> li
         if ranks is not None:
             try:
                 ranks.any(False, False, True)
-            except RuntimeError as lost:
+            except DistributedError as lost:
                 error.add_note(f"Other ranks could not be told: {lost}")
         raise
 
