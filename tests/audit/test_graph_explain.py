@@ -156,7 +156,8 @@ def test_text_is_shown_with_the_last_token_that_is_trained(graph: Graph) -> None
     assert [token.trained for token in document.tokens] == [False] + [True] * document.num_tokens
     assert document.tokens[-1].piece.text == "<|end_of_text|>"
     assert not document.traced
-    assert any("which is no token of the row" in note for note in found.notes)
+    assert f"row 0: {document.num_tokens} tokens and a last label, {document.num_tokens} trained" in found.to_text()
+    assert any("it is no token of the row" in note for note in found.notes)
 
 
 def test_a_named_node_of_a_mix_is_shown_with_the_source_of_each_row(graph: Graph) -> None:
