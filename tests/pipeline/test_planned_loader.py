@@ -400,3 +400,17 @@ def test_a_copy_of_a_plan_for_another_process_has_no_recipes(loader: Loader) -> 
     copied = pickle.loads(pickle.dumps(graph))
     assert copied.recipes == {}
     assert copied.num_rows(0) == graph.num_rows(0)
+
+
+def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(4, longest=5), max_epochs=2, name="a"),
+        WeightedDataset(dataset=single(9, first=10**5, longest=5), max_epochs=1, name="b"),
+    )
+    graph = DatasetMixConfig(datasets=children, stop="all")
+    rows = loader(graph, repeat=True)
+    twice = Counter({pair: 2 * count for pair, count in pairs_of_rows(rows_of(4, longest=5)).items()})
+    assert pairs(list(rows)) == twice + pairs_of_rows(rows_of(9, first=10**5, longest=5))
+    resumed = loader(graph, repeat=True)
+    resumed.load_state_dict(rows.state_dict())
+    assert list(resumed) == []

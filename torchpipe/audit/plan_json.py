@@ -54,6 +54,7 @@ def _section(section: SectionPlan) -> dict[str, Any]:
         "names": list(section.names),
         "ledger": dict(section.ledger),
         "counts": asdict(section.counts),
+        "mix": section.mix or None,
         "packed": section.is_packed,
         "max_seq_len": section.max_seq_len,
         "strategy": section.strategy,

@@ -16,7 +16,7 @@ from torchpipe.config import Setting, instantiate, read_settings
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.ledger_words import Noun
 from torchpipe.data.pair_transform import SIDES
-from torchpipe.datasets import MixDataset, PackedDataset, instantiate_dataset, instantiate_held_out
+from torchpipe.datasets import MixDataset, PackedDataset, describe_mix, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import Balance, GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import PADDING, num_micro_batches
@@ -63,6 +63,7 @@ class SectionPlan:
         num_padding_items: padding packs of an epoch.
         spreads: over ranks, in the first epoch, by :data:`~torchpipe.loading.Balance`; "steps" only where rows are
             shuffled.
+        mix: the shares of a mix, realised and asked for; "" where nothing is mixed.
     """
 
     section: str
@@ -84,6 +85,7 @@ class SectionPlan:
     micro_batches: int
     num_padding_items: int
     spreads: Mapping[str, Spread]
+    mix: str = ""
 
     @property
     def is_packed(self) -> bool:
@@ -317,6 +319,7 @@ def _planned(
             for balance in get_args(Balance)
             if balance != "steps" or steps.shuffle
         },
+        mix=describe_mix(dataset),
     )
 
 

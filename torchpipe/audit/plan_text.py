@@ -37,6 +37,8 @@ def _section(section: SectionPlan, report: PlanReport) -> str:
     lines = [("ledger", described_sizes(section.ledger)), _counts(section)]
     if section.tokens_of_sides is not None:
         lines.append(("sides", _sides(section.tokens_of_sides, section.counts.rows // len(SIDES))))
+    if section.mix:
+        lines.append(("mix", section.mix))
     if section.is_packed:
         padding = section.num_positions - section.num_tokens
         held = section.num_documents // section.samples_an_item

@@ -22,7 +22,7 @@ from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.rendered_chat import RenderedChat
 from torchpipe.pipeline.renderers import RendererConfig
-from torchpipe.pipeline.sequences import TextSequence, joined_documents, shifted_sequence
+from torchpipe.pipeline.sequences import TextSequence, joined_documents, sequence_of, shifted_sequence
 from torchpipe.pipeline.templated_chat import TemplatedChat, check_alternation
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -57,7 +57,7 @@ class ChatProcessor(SampleProcessor):
     deterministic: ClassVar[bool | None] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
         """The settings.
 
@@ -90,9 +90,9 @@ class ChatProcessor(SampleProcessor):
         allow_control_text: bool = False
 
         def __post_init__(self) -> None:
-            object.__setattr__(self, "messages_fn", as_function(self.messages_fn, "messages_fn"))
+            self.messages_fn = as_function(self.messages_fn, "messages_fn")
             if self.tools_fn is not None:
-                object.__setattr__(self, "tools_fn", as_function(self.tools_fn, "tools_fn"))
+                self.tools_fn = as_function(self.tools_fn, "tools_fn")
             mask_messages([], self.masking_strategy)  # which says whether there is such a one
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
@@ -218,11 +218,7 @@ def _message(turn: Any, index: int) -> Message:
 
 def _document(made: Mapping[str, Any]) -> TextSequence:
     """One document: a whole row, or a part of one, whose last token may have a label: the first of the next part."""
-    if "labels" not in made:
-        return shifted_sequence(made["tokens"], made["mask"])
-    end = len(made["tokens"]) - (made["labels"][-1] == IGNORE_INDEX)
-    ids, labels = (np.asarray(made[name], dtype=np.int64)[:end] for name in ("tokens", "labels"))
-    return TextSequence(input_ids=ids, labels=labels)
+    return sequence_of(made) if "labels" in made else shifted_sequence(made["tokens"], made["mask"])
 
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import grain
-
 from torchpipe._fingerprint import fingerprint
 from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError, NoFingerprint
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.shard_cursor import ShardCursor
 from torchpipe.pipeline.types import DatasetIterationPolicy
 from torchpipe.sources.fingerprint import source_fingerprint

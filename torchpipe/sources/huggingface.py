@@ -4,6 +4,7 @@ import csv
 import errno
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -235,6 +236,11 @@ def _in_words(error: Exception, source: str, name: str, options: Mapping[str, An
             f"{name} can't be loaded: load_dataset can't write to {where} ({full.strerror}). Free some space, or name "
             "another folder: cache_dir=..."
         )
+    if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
+        return ConfigError(
+            f"{unknown[1]!r} is not an option of this builder or of load_dataset. Check its spelling, or remove it; "
+            "docs/coming_from.md says what options of axolotl, TRL and LLaMA-Factory are called here."
+        )
     if isinstance(error, TypeError):
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
@@ -252,6 +258,7 @@ def _options(load_dataset_kwargs: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value!r}" for key, value in told.items()) or "its options."
 
 
+_UNKNOWN_KEYWORD = re.compile(r"unexpected keyword argument '(\w+)'")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
