@@ -218,7 +218,7 @@ class GraphView:
 
 
 def _first_batches(loader: GrainDataLoader, number: int) -> Iterator[TextSequence]:
-    fresh = loader.anew()
+    fresh = loader.alone()
     try:
         for _, batch in zip(range(number), fresh, strict=False):
             item, mask = packed_item(batch), batch[0].get("padding_mask")
