@@ -9,7 +9,6 @@ equal by mistake would hand out what another transform made.
 
 import hashlib
 import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any, cast
 
 from torchpipe._fingerprint_arrays import is_array, write_array
 from torchpipe._fingerprint_held import BUILTIN_BASES, HELD
+from torchpipe._fingerprint_libraries import write_held
 from torchpipe._own_code import is_own, library_version
 from torchpipe.errors import NoFingerprint
 
@@ -230,8 +230,10 @@ class Writer:
             self.mark("member", value.name)
             self.write(value.value)
             self.write(type(value))
+        elif write_held(self, value):
+            pass
         elif module_of(type(value)) == "torch":
-            self._of_torch(value)
+            raise self.refuse(f"is a torch.{type(value).__name__}, whose content can't be told apart")
         elif type(value) is object:
             self.mark("a mark of its own")  # only whether two are one counts, and that is_repeated says
         else:
@@ -319,14 +321,3 @@ class Writer:
             left_out.update(vars(base).get("_unfingerprinted", ()))
             left_out.update(name for name, held in vars(base).items() if isinstance(held, cached_property))
         return {name: held for name, held in state.items() if name not in left_out}
-
-    def _of_torch(self, value: Any) -> None:
-        """A tensor or a dtype; torch itself is not imported here."""
-        if type(value).__name__ == "Tensor":
-            plain = value.detach().cpu().contiguous()
-            self.mark("tensor", f"{plain.dtype}{tuple(plain.shape)}")
-            self.mark("bytes", plain.reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
-        elif type(value).__name__ == "dtype":
-            self.mark("dtype", repr(value))
-        else:
-            raise self.refuse(f"is a torch.{type(value).__name__}, whose content can't be told apart")

@@ -18,6 +18,7 @@ from typing import Any
 
 from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
+from torchpipe._fingerprint_libraries import write_library
 from torchpipe._fingerprint_names import IMPURE_BUILTINS, NO_BEHAVIOUR, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
 from torchpipe._own_code import is_own, library_version, own_code
 
@@ -56,13 +57,14 @@ def write_function(writer: Writer, function: types.FunctionType) -> None:
     if _is_known(writer, module, name):
         if "<" not in name:
             return
-        _write_code(writer, function.__code__)  # one of several of that name
+        write_code(writer, function.__code__)  # one of several of that name
     elif _is_of_library(module):
-        raise writer.refuse(f"uses {_public(function)}.{name}, which may give something else each time")
+        asked_for = function.__module__ if module.startswith("numpy.") else module  # which defines them elsewhere
+        raise writer.refuse(f"uses {asked_for}.{name}, which may give something else each time")
     else:
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
         with writer.owner(name.rpartition("<locals>.")[2]):
-            _write_code(writer, function.__code__)
+            write_code(writer, function.__code__)
             if (changed := changed_outside(function)) is not None:
                 raise writer.refuse(f"changes {changed}, so a row's result may depend on those before it")
             _write_reached(writer, function)
@@ -87,7 +89,7 @@ def _is_known(writer: Writer, module: str, name: str) -> bool:
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
     elif module.partition(".")[0] == "numpy" and f"{module}.{name}".removeprefix("numpy.") in PURE_NUMPY:
         writer.once("the release of NumPy", lambda: library_version("numpy"))
-    else:
+    elif not write_library(writer, module):
         return False
     writer.mark("known", f"{module}.{name}")
     return True
@@ -105,14 +107,8 @@ def _is_of_library(module: str) -> bool:
     return top == "numpy" or (top in sys.stdlib_module_names and top != "__main__")
 
 
-def _public(function: types.FunctionType) -> str:
-    """The module that a function of NumPy is asked for in, which may be defined in another; else where it is defined."""
-    module = str(function.__globals__.get("__name__", ""))
-    said = function.__module__
-    return said if isinstance(said, str) and said.partition(".")[0] == module.partition(".")[0] else module
-
-
-def _write_code(writer: Writer, code: types.CodeType) -> None:
+def write_code(writer: Writer, code: types.CodeType) -> None:
+    """Writes compiled code as such, without what it reaches."""
     writer.mark("code", code.co_code)
     writer.mark("flags", repr((code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)))
     writer.mark("exceptions", getattr(code, "co_exceptiontable", b""))
@@ -120,7 +116,7 @@ def _write_code(writer: Writer, code: types.CodeType) -> None:
         writer.mark("names", "\0".join(names))
     writer.mark("constants", str(len(code.co_consts)))
     for constant in code.co_consts:
-        _write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
+        write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
 
 
 def _write_reached(writer: Writer, function: types.FunctionType) -> None:
@@ -292,7 +288,7 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
             continue
         with writer.owner(f"{cls.__name__}.{attribute}"):
             if is_made and isinstance(held, types.FunctionType) and attribute in _MAKES_THE_OBJECT:
-                _write_code(writer, held.__code__)
+                write_code(writer, held.__code__)
                 continue
             is_method = isinstance(held, types.FunctionType) and attribute not in _MAKES_THE_OBJECT
             if is_method and (changed := changed_on_self(held)) is not None:

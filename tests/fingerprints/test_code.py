@@ -222,7 +222,7 @@ REFUSED = {
     "import numpy as np\ndef f(row): return np.load(row)": r"^f uses numpy\.load, which may give something else",
     "from numpy import load\ndef f(row): return load(row)": r"^f uses numpy\.load, which may give something else",
     "import numpy as np\ndef f(row): return np.memmap(row)": r"^f uses numpy\.memmap, which may give something else",
-    "from numpy import memmap\ndef f(row): return memmap(row)": r"^f holds or uses a numpy\.memmap, of which can't be told",
+    "from numpy import memmap\ndef f(row): return memmap(row)": r"^f holds or uses a numpy\.memmap, of which",
     "import numpy as np\ndef f(row): return np.datetime64('now')": r"^f uses numpy\.datetime64, which may give",
     "import numpy as np\ndef f(row): return np.empty(3)": r"^f uses numpy\.empty, which may give something else",
     "import time\nf = lambda row: time.time()": r"^<lambda> uses time\.time",

@@ -1,6 +1,7 @@
 """Graphs that are planned: each row once, the same rows for any number of ranks and workers, resumed to the bit."""
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -405,6 +406,17 @@ def test_an_argument_that_there_is_not_is_refused() -> None:
     config: Any = GrainDataLoader.Config(dataset=single(5))
     with pytest.raises(TypeError, match="dp_wold_size"):
         config.build(tokenizer=None, max_context_length=8, num_tokens_per_batch=8, dp_wold_size=2)
+
+
+def test_a_copy_of_a_plan_for_another_process_has_no_recipes(loader: Loader) -> None:
+    planned = loader(single(9, name="a"))
+    assert planned.why_not_planned is None
+    assert isinstance(planned.rows, PlannedBatches)
+    graph = planned.rows.graph
+    assert graph.recipes["a"].described_source == "list"
+    copied = pickle.loads(pickle.dumps(graph))
+    assert copied.recipes == {}
+    assert copied.num_rows(0) == graph.num_rows(0)
 
 
 def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(loader: Loader) -> None:

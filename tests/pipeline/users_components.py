@@ -79,7 +79,7 @@ class RandomCrop(SampleProcessor):
         return TextSequence(input_ids=tokens[:-1], labels=tokens[1:])
 
 
-class ShiftedBackCollator(TextCollator):
+class BatchedCollator(TextCollator):
     """The batch of ``TextCollator`` for a trainer that has a batch dimension."""
 
     @dataclass(kw_only=True, slots=True)
@@ -112,6 +112,20 @@ class PairCollator(Collator):
         return {"input": tokens}, labels
 
 
+class StackingCollator(Collator):
+    """Rows of one length, one above the other."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Collator.Config):
+        longest: int = 1_000_000
+
+    def __call__(self, rows: Any) -> tuple[dict[str, Any], torch.Tensor]:
+        tokens = torch.stack([torch.as_tensor(row.input_ids) for row in rows])
+        if tokens.shape[1] > self.config.longest:
+            raise ValueError(f"longer than {self.config.longest}")
+        return {"input": tokens}, torch.stack([torch.as_tensor(row.labels) for row in rows])
+
+
 def question_and_answer(sample: dict[str, Any]) -> list[dict[str, str]]:
     """A row of gsm8k as a conversation."""
     return [
@@ -120,9 +134,15 @@ def question_and_answer(sample: dict[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def is_short(sample: dict[str, Any]) -> bool:
-    """Whether a row's text is short."""
-    return len(sample["text"]) < 2000
+def messages_of(sample: dict[str, Any]) -> Any:
+    """The messages of a row that has them."""
+    return sample["messages"]
+
+
+def plain_turns(sample: dict[str, Any]) -> list[dict[str, str]]:
+    """A row of glaive, whose calls and their results are text."""
+    roles = {"human": "user", "observation": "user", "gpt": "assistant", "function_call": "assistant"}
+    return [{"role": roles[turn["from"]], "content": turn["value"]} for turn in sample["conversations"]]
 
 
 def write_tokens(folder: Path, documents: Any) -> dict[str, str]:

@@ -109,7 +109,7 @@ def _explain_graph(cfg: Mapping[Any, Any], rows: list[int], are_at_most: bool, s
     if view.graph is None:
         notes.append(f"Grain runs this graph, so which source a row is of isn't known: {view.loader.why_not_planned}")
     if any(document.ends_with_target for row in found.rows for document in row.documents):
-        notes.append("the token shown last of a document may be its last label alone, which is no token of the row")
+        notes.append("a last label is shown as a token behind its document; it is no token of the row")
     decided = view.decided_by(dataset, [row.index for row in found.rows])
     num_rows = None if view.graph is None else found.num_rows
     return replace(found, num_rows=num_rows, decided_by=decided, notes=tuple(notes))

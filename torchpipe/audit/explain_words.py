@@ -33,7 +33,8 @@ def decided_line(explanation: Explanation) -> str:
 
 def row_line(explanation: Explanation, row: RowView) -> str:
     """One row in numbers; of joined data sets, also whose it is."""
-    counted = "refused" if row.refused else f"{row.num_tokens:,} tokens, {row.num_trained:,} trained"
+    tokens = f"{row.num_tokens:,} tokens" if row.packed else _tokens(row.documents[0], row.num_tokens)
+    counted = "refused" if row.refused else f"{tokens}, {row.num_trained:,} trained"
     if row.desirable is not None:
         counted += f", {'a desirable' if row.desirable else 'an undesirable'} answer"
     told = f"{'pack' if row.packed else row.noun} {row.index}: {counted}"
@@ -70,8 +71,12 @@ def document_line(row: RowView, place: int) -> str | None:
         told += f": pair {document.sample}, {document.side}" if document.side else f": sample {document.sample}"
         if document.start:
             told += f" from its token {document.start} on"
-    told += f", {length:,} tokens, {document.num_trained:,} trained"
+    told += f", {_tokens(document, length)}, {document.num_trained:,} trained"
     return f"{told}; tokens {span(document.offset, length)} of the pack{_positions(document)}"
+
+
+def _tokens(document: DocumentView, number: int) -> str:
+    return f"{number:,} tokens{' and a last label' * document.ends_with_target}"
 
 
 def cut_line(document: DocumentView) -> str | None:

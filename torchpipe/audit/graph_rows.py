@@ -218,7 +218,7 @@ class GraphView:
 
 
 def _first_batches(loader: GrainDataLoader, number: int) -> Iterator[TextSequence]:
-    fresh = loader.anew()
+    fresh = loader.alone()
     try:
         for _, batch in zip(range(number), fresh, strict=False):
             item, mask = packed_item(batch), batch[0].get("padding_mask")
@@ -240,14 +240,15 @@ def _with_children(node: Node) -> Iterator[Node]:
 
 def origin_of(recipe: LeafRecipe) -> Origin:
     """A graph's source as the origin of samples: of conversations, where a ChatProcessor makes them."""
-    processor: Any = recipe.processor
+    processor = recipe.processor
     if not isinstance(processor, ChatProcessor):
         return Origin(dataset=None, name=recipe.label)
+    writer: Any = processor.transform.model_transform
     as_dataset = SFTDataset.of_recipe(
         SFTRecipe(
             source=recipe.source,
             message_transform=ProcessedChat(processor),
-            model_transform=processor.transform.model_transform,
+            model_transform=writer,
             overflow=processor.transform.overflow,
         ),
         as_stored=True,

@@ -107,7 +107,7 @@ class SingleDatasetConfig:
         """A ``grain.MapDataset`` of a source that is read by number, a ``grain.IterDataset`` of a stream.
 
         Raises:
-            ConfigError: there are fewer rows than ranks.
+            ConfigError: there are fewer rows than ranks, or a stream that was given as it is has several.
             KindError: the source's ``build`` gave neither.
         """
         from torchpipe.pipeline.grain_single import built_single

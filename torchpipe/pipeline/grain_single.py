@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchpipe._seeds import derive
-from torchpipe.errors import KindError, located
+from torchpipe.errors import ConfigError, KindError, located
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
 from torchpipe.pipeline.grain_import import grain
@@ -33,6 +33,11 @@ def built_single(
         raise KindError(
             f"source must be a RandomAccessDataSource or grain.IterDataset; got {type(source).__qualname__} of "
             f"{type(config.source).__qualname__}. Give it __len__ and __getitem__, or make it a grain.IterDataset."
+        )
+    if is_stream and source is config.source and policy.dp_world_size > 1:
+        raise ConfigError(
+            f"{node_label(config)} is a stream that was given as it is, and each of {policy.dp_world_size} ranks would "
+            "read all of it. Give a value whose build(dataset_iteration_policy=) makes it, with this rank's rows alone."
         )
     called = config.name or type(source).__name__
     maker = RowMaker(

@@ -68,7 +68,11 @@ class LeafRecipe(SourceRecipe):
     def deciding(self) -> Mapping[str, Any]:
         """Filters, processor, and the numbers of the context that a processor may look at."""
         context = self.context
-        numbers = (context.max_context_length, context.num_tokens_per_batch, context.max_num_documents)
+        numbers: tuple[Any, ...] = (context.max_context_length, context.num_tokens_per_batch, context.max_num_documents)
+        # Our own processors keep what they use of it, so that other lengths need no other store. A subclass of one
+        # may look at more.
+        if self.processor is None or "context" in vars(type(self.processor)).get("_unfingerprinted", ()):
+            numbers = ()
         return {
             "pre_filters": tuple(self.pre_filters),
             "processor": self.processor,

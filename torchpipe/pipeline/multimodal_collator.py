@@ -114,6 +114,10 @@ class MultiModalCollator(TextCollator):
             batch["mrope_positions"] = self._pinned(torch.from_numpy(counted))
         return batch, labels
 
+    def padding(self) -> TrainerBatch:
+        """The batch of a rank whose rows have ended, filled with the tokenizer's padding as others are."""
+        return self([])
+
     def _check_number(self, images: Sequence[Any], videos: Sequence[Any]) -> None:
         size = self.config.temporal_patch_size
         num = len(images) + sum(

@@ -11,7 +11,7 @@ from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.errors import DataError, LoaderStateError
 from torchpipe.loading.loader import StepLoader
 from torchpipe.loading.read_ahead import close
-from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.compile import planned_graph
 from torchpipe.pipeline.planned_rows import PlannedRows
 from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
@@ -148,5 +148,5 @@ class PlannedBatches:
 
 
 def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:
-    batch = collator([row for row in rows if row is not None])
+    batch = collated(collator, [row for row in rows if row is not None])
     return batch if then is None else then(batch)

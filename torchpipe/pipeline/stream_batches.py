@@ -14,7 +14,7 @@ from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
 from torchpipe.pipeline.agreement import Agreement, can_agree
-from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_identity import graph_identity
 from torchpipe.pipeline.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
@@ -111,7 +111,7 @@ class StreamBatches:
                     self._places[number % self._num_shards] = place
                 self._batch += accumulation * self._policy.dp_world_size
                 if has_batch:
-                    yield tuple(self._collator([]) if batch is None else batch for _, batch, _ in found)
+                    yield tuple(collated(self._collator, []) if batch is None else batch for _, batch, _ in found)
         finally:
             close(batches)
 

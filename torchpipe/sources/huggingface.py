@@ -61,7 +61,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         raise ConfigError(
             f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
             "numbers rows. Leave it out, since rows of files are read from the disk one by one and are not held in "
-            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource."
+            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource (docs/pipeline.md)."
         )
     files = file_source(source, load_dataset_kwargs)
     split = load_dataset_kwargs.get("split")
