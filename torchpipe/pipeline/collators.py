@@ -139,7 +139,7 @@ def joined_text(
         "input": join([row.input_ids for row in rows], tail=padding_id, dtype=torch.int64),
         "positions": positions,
         "padding_mask": join([_padding_of(row) for row in rows], tail=True, dtype=torch.bool),
-        "num_valid_tokens": int((labels != IGNORE_INDEX).sum()),
+        "num_valid_tokens": int(np.count_nonzero(labels.numpy() != IGNORE_INDEX)),
     }
     if context.max_num_documents is not None:
         batch["cu_seqlens"] = _offsets(positions.numpy(), batch["padding_mask"].numpy(), context, pin_memory)

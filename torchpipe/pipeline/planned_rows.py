@@ -10,6 +10,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.assembly import SampleTokens
 from torchpipe.data.packing.ramps import ramps
+from torchpipe.data.sequences import document_positions
 from torchpipe.pipeline.row_steps import ROW_BITS
 from torchpipe.pipeline.sequences import TextSequence
 
@@ -56,8 +57,10 @@ class PlannedRows(Dataset[TextSequence]):
             return TextSequence(**arrays)
         arrays["input_ids"][used:] = 0
         arrays["labels"][used:] = IGNORE_INDEX
-        arrays["positions"][used:] = np.arange(size - used) % self._max_context_length
-        return TextSequence(**arrays, padding_mask=np.arange(size) >= used)
+        arrays["positions"][used:] = document_positions(size - used, self._max_context_length)
+        padding_mask = np.zeros(size, np.bool_)
+        padding_mask[used:] = True
+        return TextSequence(**arrays, padding_mask=padding_mask)
 
     @staticmethod
     def _spans(plan: PackPlan, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

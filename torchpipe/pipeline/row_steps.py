@@ -1,6 +1,6 @@
 """Rows in one endless order, epoch after epoch, and which of them each rank has next."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,9 +55,10 @@ class RowSteps:
         self._num_rows = num_rows
         self._num_epochs = num_epochs
         # The epochs that were looked at: the number of each, and where its first row stands among the rows from
-        # ``start`` on. The first one's may lie before 0.
+        # ``start`` on. The first one's may lie before 0. ``_end`` is where the last one's rows end, once it was asked.
         self._epochs: list[int] = [start.epoch]
         self._begins: list[int] = [-start.row]
+        self._end: int | None = None
 
     @property
     def num_steps(self) -> int | None:
@@ -82,7 +83,13 @@ class RowSteps:
     def packs(self, epoch: int, step: int) -> np.ndarray:
         """The rows of a step, int64; see ``ROW_BITS``."""
         first = step * self.global_batch_size
-        return np.fromiter(self._rows(first, first + self.global_batch_size), dtype=np.int64)
+        stop, runs = first + self.global_batch_size, list[np.ndarray]()
+        while first < stop and (number := self._number_of(first)) is not None:
+            last = min(stop, self._begins[number + 1] if number + 1 < len(self._begins) else self._found_end())
+            begin = self._epochs[number] << ROW_BITS | first - self._begins[number]
+            runs.append(np.arange(begin, begin + last - first))
+            first = last
+        return runs[0] if len(runs) == 1 else np.concatenate([np.zeros(0, np.int64), *runs])
 
     def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
         """Which rows each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a row of padding."""
@@ -97,29 +104,28 @@ class RowSteps:
 
     def _find(self, place: int) -> Cursor | None:
         """The row at a place from the start on; None behind the last."""
-        while self._end() <= place:
+        number = self._number_of(place)
+        return None if number is None else Cursor(self._epochs[number], place - self._begins[number])
+
+    def _number_of(self, place: int) -> int | None:
+        """Which of the epochs that were looked at a place is in; None behind the last row of all."""
+        while (end := self._found_end()) <= place:
             epoch = self._epochs[-1] + 1
             if self._num_epochs is not None and epoch >= self._num_epochs:
                 return None
-            if (
-                len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
-                and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
-            ):
+            if len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS and end == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]:
                 raise DataError(
                     f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources."
                 )
-            end = self._end()
             self._epochs.append(epoch)
             self._begins.append(end)
-        number = next(number for number in range(len(self._begins) - 1, -1, -1) if self._begins[number] <= place)
-        return Cursor(self._epochs[number], place - self._begins[number])
+            self._end = None
+        number = len(self._begins) - 1
+        while self._begins[number] > place:
+            number -= 1
+        return number
 
-    def _end(self) -> int:
-        return self._begins[-1] + self._num_rows(self._epochs[-1])
-
-    def _rows(self, first: int, stop: int) -> Iterator[int]:
-        for place in range(first, stop):
-            found = self._find(place)
-            if found is None:
-                return
-            yield found.epoch << ROW_BITS | found.row
+    def _found_end(self) -> int:
+        if self._end is None:
+            self._end = self._begins[-1] + self._num_rows(self._epochs[-1])
+        return self._end
