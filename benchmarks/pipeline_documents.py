@@ -1,9 +1,9 @@
 """The documents that graphs are measured on, as a user's own storage: tokens in memory-mapped files.
 
-    python pipeline_documents.py FOLDER NUM_DOCUMENTS
+    python pipeline_documents.py FOLDER NUM_DOCUMENTS [SHORTER]
 
-Their lengths are lognormal (sigma 1, mean 298), clipped at 4,096, as web text's are about; tokens are drawn below
-50,000. Each has a token more, the label of its last one.
+Their lengths are lognormal (sigma 1, mean 298), clipped at 4,096, as web text's are about; all that so many times
+shorter. Tokens are drawn below 50,000. Each document has a token more, the label of its last one.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ _VOCABULARY = 50_000
 _CHUNK = 1 << 22
 
 
-def write_documents(folder: Path, num_documents: int) -> int:
+def write_documents(folder: Path, num_documents: int, *, shorter: int = 1) -> int:
     """Writes tokens.npy (uint16) and offsets.npy (int64); says how many tokens are trained on."""
     folder.mkdir()
     rng = np.random.default_rng(0)
-    drawn = rng.lognormal(np.log(MEAN) - SIGMA**2 / 2, SIGMA, num_documents)
-    lengths = np.clip(drawn.astype(np.int64), 1, CAPACITY)
+    drawn = rng.lognormal(np.log(MEAN / shorter) - SIGMA**2 / 2, SIGMA, num_documents)
+    lengths = np.clip(drawn.astype(np.int64), 1, CAPACITY // shorter)
     offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
     np.save(folder / "offsets.npy", offsets)
     tokens = np.lib.format.open_memmap(folder / "tokens.npy", mode="w+", dtype=np.uint16, shape=(int(offsets[-1]),))
@@ -77,8 +77,9 @@ class TokensToTextSequence(SampleProcessor):
 
 def main(arguments: Sequence[str]) -> None:
     """Prints one JSON object."""
-    folder, num_documents = arguments
-    print(json.dumps({"tokens": write_documents(Path(folder), int(num_documents))}))
+    folder, num_documents, *shorter = arguments
+    tokens = write_documents(Path(folder), int(num_documents), shorter=int(shorter[0]) if shorter else 1)
+    print(json.dumps({"tokens": tokens}))
 
 
 if __name__ == "__main__":
