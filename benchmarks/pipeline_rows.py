@@ -1,6 +1,6 @@
 """Batches of one epoch of a planned graph: source, shuffle, map and first-fit packing to rows of 4,096 tokens.
 
-    python pipeline_rows.py planned FOLDER CACHE
+    python pipeline_rows.py planned FOLDER CACHE NUM_PREFETCHED
     python pipeline_rows.py restore FOLDER CACHE STATE
     python pipeline_rows.py memory FOLDER CACHE NUM_BATCHES
 
@@ -44,7 +44,7 @@ def loader_of(folder: str, cache: str, **settings: Any) -> Any:
     return config.build(tokenizer=None, max_context_length=CAPACITY, num_tokens_per_batch=CAPACITY)
 
 
-def planned(folder: str, cache: str) -> dict[str, Any]:
+def planned(folder: str, cache: str, num_prefetched: str) -> dict[str, Any]:
     """CPU and wall seconds of all batches, their plan included, and of the build before."""
     start = now()
     store = loader_of(folder, cache).rows.graph.stores[0]
@@ -53,7 +53,8 @@ def planned(folder: str, cache: str) -> dict[str, Any]:
     loaders: list[Any] = []
 
     def batches() -> Iterator[Batch]:
-        loaders.append(loader_of(folder, cache, num_epochs=1))  # opens the store and plans
+        # The store is opened, and the epoch planned, within the time.
+        loaders.append(loader_of(folder, cache, num_epochs=1, num_prefetch_batches=int(num_prefetched)))
         yield from loaders[0]
 
     told = timed(batches())

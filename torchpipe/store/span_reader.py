@@ -107,7 +107,7 @@ class SpanReader:
             self._put_written_labels(labels, ends, sample, start, stop, lengths, shard_of)
         if has_untrained:
             np.copyto(labels, IGNORE_INDEX, where=_zero_bits(packed, low, high))
-        else:
+        elif len(inside) < len(sample):
             labels[ends[~stops_inside & (num_tokens > 0)] - 1] = IGNORE_INDEX
         if self._has_explicit:
             for k in map(int, np.flatnonzero(self._explicit[shard_of])):
