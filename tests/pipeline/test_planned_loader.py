@@ -387,3 +387,17 @@ def test_an_argument_that_there_is_not_is_refused() -> None:
     config: Any = GrainDataLoader.Config(dataset=single(5))
     with pytest.raises(TypeError, match="dp_wold_size"):
         config.build(tokenizer=None, max_context_length=8, num_tokens_per_batch=8, dp_wold_size=2)
+
+
+def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(4, longest=5), max_epochs=2, name="a"),
+        WeightedDataset(dataset=single(9, first=10**5, longest=5), max_epochs=1, name="b"),
+    )
+    graph = DatasetMixConfig(datasets=children, stop="all")
+    rows = loader(graph, repeat=True)
+    twice = Counter({pair: 2 * count for pair, count in pairs_of_rows(rows_of(4, longest=5)).items()})
+    assert pairs(list(rows)) == twice + pairs_of_rows(rows_of(9, first=10**5, longest=5))
+    resumed = loader(graph, repeat=True)
+    resumed.load_state_dict(rows.state_dict())
+    assert list(resumed) == []

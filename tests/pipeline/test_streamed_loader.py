@@ -1,5 +1,6 @@
 """Graphs that Grain runs: the same batches for any number of ranks and workers, resumed to the bit."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.errors import ConfigError, DataError, LoaderStateError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     FirstFitPackingConfig,
@@ -184,9 +185,31 @@ def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
         assert firsts == Counter(100 * row for row in range(33))
 
 
+def test_what_became_of_the_rows_is_counted_over_all_parts(loader: Loader) -> None:
+    rows = loader(
+        ConcatThenSplitPackingConfig(dataset=stream(33)), repeat=False, num_logical_shards=3, num_prefetch_batches=0
+    )
+    batches = list(rows)
+    told = rows.ledger
+    assert (told["numbers"]["rows_in"], told["numbers"]["rows_out"]) == (33, 33)
+    packed = told["ConcatThenSplitPackingConfig"]
+    assert packed["rows_out"] == sum(bool(batch["num_valid_tokens"]) for batch, _ in batches)
+    assert packed["tokens_in"] == packed["tokens_out"] + sum(packed["tokens_left_out"].values())
+
+
 def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) -> None:
     with pytest.raises(ConfigError, match=r"needs ranks that agree where it does. Call\s.*init_process_group first"):
         iter(loader(stream(), repeat=False, world_size=2))
+
+
+def test_a_stream_that_ends_where_it_should_repeat_is_an_error(loader: Loader) -> None:
+    class Once(NumbersConfig):
+        def build(self, *, dataset_iteration_policy: Any) -> Numbers:
+            return Numbers(self.number, dataclasses.replace(dataset_iteration_policy, repeat=False))
+
+    rows = SingleDatasetConfig(source=Once(5), processor=Consecutive.Config())
+    with pytest.raises(DataError, match=r"Part 0 of 1 of the graph has ended, and repeat is True. Its\s+source has to"):
+        list(loader(rows))
 
 
 def test_epochs_of_a_stream_are_not_counted(loader: Loader) -> None:
@@ -205,8 +228,9 @@ class TestState:
         ("damage", "sentence"),
         [
             ({"num_logical_shards": 0}, "is of 0 logical shards"),
-            ({"shard_00000": "7"}, "has a part that stands at '7'"),
-            ({"shard_00000": "1 {}"}, "Part 0 of the graph can't go on from its state {}"),
+            ({"parts": '{"0":7}'}, "has a part '0' that stands at 7"),
+            ({"parts": "7"}, "has parts '7', which can't be read"),
+            ({"parts": '{"0":[1,{}]}'}, "Part 0 of the graph can't go on from its state {}"),
             ({"way": "planned"}, "ran as a plan, from a store, and now it runs by Grain"),
         ],
     )

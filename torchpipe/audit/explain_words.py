@@ -56,14 +56,17 @@ def document_line(row: RowView, place: int) -> str | None:
     a pair in numbers; None for the one document of a row.
     """
     document = row.documents[place]
-    length = len(document.tokens)
+    length = document.num_tokens
     if not row.packed:
         counted = "" if row.refused else f": {length:,} tokens, {document.num_trained:,} trained"
         return f"{document.side}{counted}" if document.side else None
     if document.padding:
         return f"padding: tokens {span(document.offset, length)} of the pack, not trained{_positions(document)}"
     told = f"document {place}"
-    if document.sample is not None:
+    if document.source is not None:
+        told += f": row {document.sample} of {visible(document.source, spaces=False)}"
+        told += f" from its token {document.start} on" * bool(document.start)
+    elif document.sample is not None:
         told += f": pair {document.sample}, {document.side}" if document.side else f": sample {document.sample}"
         if document.start:
             told += f" from its token {document.start} on"
@@ -117,7 +120,7 @@ def span(first: int, length: int) -> str:
 
 
 def _positions(document: DocumentView) -> str:
-    positions = [token.position for token in document.tokens]
+    positions = [token.position for token in document.tokens[: document.num_tokens]]
     runs: list[tuple[int, int]] = []  # first, length
     for position in positions:
         if runs and position == sum(runs[-1]):

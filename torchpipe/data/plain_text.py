@@ -131,7 +131,7 @@ class TextCompletionTransform(TextTransform):
 
     def encoded(self, row: Mapping[str, Any]) -> Encoded:
         """The tokens of the row's text."""
-        text = text_cell(row, self.column, "column")
+        text = text_cell(row, self.column, None)
         tokens = self.tokenizer.encode(text, add_bos=self.add_bos, add_eos=self.add_eos)
         return Encoded(tokens, [False] * len(tokens))
 

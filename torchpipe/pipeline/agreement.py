@@ -1,15 +1,24 @@
-"""Ranks that agree where a stream ends, since none of them knows it of the others."""
+"""Ranks that agree where a stream ends and tell each other where its parts stand, since none knows it of the others."""
 
 from typing import Any
 
 from torchpipe.errors import ConfigError
 
 
-class Agreement:
-    """Tells all ranks whether any of them says yes.
+def can_agree(world_size: int) -> bool:
+    """Whether there are several ranks, each a process of ``torch.distributed``."""
+    if world_size == 1:
+        return False
+    import torch.distributed as dist
 
-    It has a group of processes of its own, so that a thread may ask while the training waits for other things. All
-    ranks make it, and ask, equally often.
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() >= world_size
+
+
+class Agreement:
+    """Tells all ranks what each of them has to say.
+
+    It has a group of processes of its own, on the CPU, whatever the training uses. All processes of the run make it
+    and ask, equally often and at the same places.
 
     Args:
         world_size: data-parallel ranks. One needs nobody to agree with.
@@ -22,13 +31,13 @@ class Agreement:
         self._group: Any = None
         if world_size == 1:
             return
-        import torch.distributed as dist
-
-        if not (dist.is_available() and dist.is_initialized()):
+        if not can_agree(world_size):
             raise ConfigError(
                 "A graph that ends and can't be planned needs ranks that agree where it does. Call "
                 "torch.distributed.init_process_group first, or set repeat=True."
             )
+        import torch.distributed as dist
+
         self._group = dist.new_group(backend="gloo")
 
     def any(self, *mine: bool) -> list[bool]:
@@ -41,3 +50,13 @@ class Agreement:
         answers = torch.tensor(mine, dtype=torch.uint8)
         dist.all_reduce(answers, op=dist.ReduceOp.MAX, group=self._group)
         return [bool(answer) for answer in answers.tolist()]
+
+    def every(self, mine: Any) -> list[Any]:
+        """What each process says; small, and can be pickled."""
+        if self._group is None:
+            return [mine]
+        import torch.distributed as dist
+
+        found: list[Any] = [None] * dist.get_world_size(self._group)
+        dist.all_gather_object(found, mine, group=self._group)
+        return found

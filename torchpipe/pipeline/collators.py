@@ -32,9 +32,10 @@ class Collator(Configurable, ABC):
         context: what all nodes of the graph share.
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     def __init__(self, config: Any, *, context: DatasetBuildContext) -> None:
         self.config = config
@@ -77,7 +78,7 @@ class TextCollator(Collator):
     ([7, 8, 0, 0, 0, 0], [0, 1, 0, 1, 2, 0], 2)
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(Collator.Config):
         """The settings.
 

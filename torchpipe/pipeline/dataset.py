@@ -7,7 +7,7 @@ Grain, which is imported then.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.row_policy import OnError, RowPolicy
@@ -51,7 +51,8 @@ class SingleDatasetConfig:
         source: a value that builds one (:class:`~torchpipe.pipeline.SourceConfig`); or an object with ``__len__`` and
             ``__getitem__``, such as a list or a data set of :mod:`torchpipe.datasets`; or a ``grain.IterDataset``.
         pre_filters: functions of a row, or their dotted names; it stays where all are true.
-        processor: the ``Config`` of a :class:`~torchpipe.pipeline.SampleProcessor`; None: rows are what it would give.
+        processor: the ``Config`` of a :class:`~torchpipe.pipeline.SampleProcessor`; None: rows are what it would give,
+            or samples of :mod:`torchpipe.datasets`.
         post_filters: functions of what the processor gives.
         on_error, max_error_share, quarantine_file: what becomes of a row that raises a
             :class:`~torchpipe.errors.DataError`; see :class:`~torchpipe.data.row_policy.RowPolicy`.
@@ -62,6 +63,7 @@ class SingleDatasetConfig:
         ConfigError: an option is not possible, or a filter can't be called.
     """
 
+    function_arguments: ClassVar[tuple[str, ...]] = ("pre_filters", "post_filters")
     source: Any
     pre_filters: Sequence[Any] = ()
     processor: Any = None

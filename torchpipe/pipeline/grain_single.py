@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import grain
-
 from torchpipe._seeds import derive
 from torchpipe.errors import KindError, located
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_order import EpochOrder, none_left
 from torchpipe.pipeline.grain_reading import GrainDataset
 from torchpipe.pipeline.grain_window import ShuffledWindows

@@ -18,18 +18,10 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
 
     Of a source that is read by number its fingerprint counts, where it has one; of a stream its settings.
     """
-    found: dict[str, str] = {}
-    taken: Counter[str] = Counter()
-    waiting = [config]
-    while waiting:
-        node = waiting.pop(0)
-        label = node_label(node)
-        taken[label] += 1
-        name = label if taken[label] == 1 else f"{label} ({taken[label]})"
-        below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
-        children = [child for child in below if child is not None]
-        found[name] = _settings(node) if children else _leaf(node, context, policy)
-        waiting += children
+    found = {
+        name: _settings(node) if _children(node) else _leaf(node, context, policy)
+        for name, node in named_nodes(config).items()
+    }
     shared = {
         "seed": policy.seed,
         "shuffle": policy.shuffle,
@@ -39,6 +31,25 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
         "streaming_shuffle_buffer_size": policy.streaming_shuffle_buffer_size,
     }
     return found | {name: str(value) for name, value in shared.items()}
+
+
+def named_nodes(config: Any) -> dict[str, Any]:
+    """The configs of a graph's nodes by what Grain's way calls them, parents first; equal names are numbered."""
+    found: dict[str, Any] = {}
+    taken: Counter[str] = Counter()
+    waiting = [config]
+    while waiting:
+        node = waiting.pop(0)
+        label = node_label(node)
+        taken[label] += 1
+        found[label if taken[label] == 1 else f"{label} ({taken[label]})"] = node
+        waiting += _children(node)
+    return found
+
+
+def _children(node: Any) -> list[Any]:
+    below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
+    return [child for child in below if child is not None]
 
 
 def _settings(node: Any) -> str:

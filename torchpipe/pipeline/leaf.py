@@ -11,8 +11,9 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 from torchpipe.errors import ColumnError, NoFingerprint
 from torchpipe.pipeline.processors import DrewRandom, Outcome, SampleProcessor, without_draws
-from torchpipe.pipeline.sequences import TextSequence
+from torchpipe.pipeline.sequences import TextSequence, sequence_of
 from torchpipe.pipeline.types import DatasetBuildContext
+from torchpipe.sources import describe_source
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.source_recipe import SourceRecipe, SourceRows, vocab_size_of
 
@@ -30,7 +31,8 @@ class LeafRecipe(SourceRecipe):
     Attributes:
         label: what errors call the source.
         pre_filters, post_filters: keep the rows, and what the processor makes of them, for which all are true.
-        processor: row to :class:`~torchpipe.pipeline.TextSequence`; None: rows are such.
+        processor: row to :class:`~torchpipe.pipeline.TextSequence`; None: rows are such, or samples of
+            :mod:`torchpipe.datasets`.
         context: what the graph is built with.
 
     The others are those of :class:`~torchpipe.store.source_recipe.SourceRecipe`.
@@ -49,6 +51,15 @@ class LeafRecipe(SourceRecipe):
     def name(self) -> str:
         """What errors call the source."""
         return self.label
+
+    @property
+    def described_source(self) -> str:
+        """What the source is called where it is known, such as its files; else its class."""
+        return describe_source(self.source, {})
+
+    def key_fields(self) -> dict[str, str]:
+        """As of any recipe; ``node`` is what the graph calls the source, ``source`` its files, where it says them."""
+        return {**super().key_fields(), "node": self.label, "source": self.described_source}
 
     def transform(self) -> "LeafTransform":
         """What makes samples of a row."""
@@ -118,7 +129,9 @@ class LeafTransform:
         if not all(keeps(sample) for keeps in recipe.pre_filters):
             return Fitted([], 0, "filtered")
         try:
-            outcome = Outcome(sample) if recipe.processor is None else without_draws(recipe.processor, sample)
+            outcome = (
+                Outcome(sequence_of(sample)) if recipe.processor is None else without_draws(recipe.processor, sample)
+            )
         except DrewRandom as draw:
             raise CannotPlan(f"{type(recipe.processor).__name__} draws random numbers ({draw})") from None
         if outcome.value is None:

@@ -36,7 +36,7 @@ class MultiModalCollator(TextCollator):
         context: what all nodes of the graph share.
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(TextCollator.Config):
         """The settings.
 

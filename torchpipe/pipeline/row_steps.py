@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchpipe.errors import DataError
 from torchpipe.loading.balance import in_order, num_micro_batches
 
 ROW_BITS = 40
@@ -30,7 +29,8 @@ class RowSteps:
     Args:
         num_rows: gives the rows of an epoch; asked once for each.
         start: where to begin.
-        num_epochs: how many there are, counted from the very first; None: no end.
+        num_epochs: how many there are, counted from the very first; None: no end, but where a thousand
+            have no row.
         global_batch_size: rows of a step, over all ranks.
 
     >>> steps = RowSteps(lambda epoch: 3, start=Cursor(0, 2), num_epochs=2, global_batch_size=2)
@@ -68,6 +68,10 @@ class RowSteps:
     def __len__(self) -> int:
         raise TypeError("An endless order of rows has no length.")
 
+    def steps_before(self, epoch: int) -> int:
+        """None: all steps are of epoch 0."""
+        return 0
+
     def is_ready(self, epoch: int, step: int) -> bool:
         """True: every step is known at once."""
         return True
@@ -100,7 +104,11 @@ class RowSteps:
     def cursor(self, num_steps: int) -> Cursor:
         """The place behind so many steps. Behind the last row it is the begin of the next epoch."""
         found = self._find(num_steps * self.global_batch_size)
-        return found if found is not None else Cursor(self._num_epochs or 0, 0)
+        if found is not None:
+            return found
+        if self._num_epochs is not None:
+            return Cursor(self._num_epochs, 0)
+        return Cursor(self._epochs[self._begins.index(self._found_end())], 0)  # the first of those without a row
 
     def _find(self, place: int) -> Cursor | None:
         """The row at a place from the start on; None behind the last."""
@@ -108,15 +116,16 @@ class RowSteps:
         return None if number is None else Cursor(self._epochs[number], place - self._begins[number])
 
     def _number_of(self, place: int) -> int | None:
-        """Which of the epochs that were looked at a place is in; None behind the last row of all."""
+        """Which of the epochs that were looked at a place is in; None behind the last row of all.
+
+        A run without an end has one where mixes have given all that their ``max_epochs`` allow.
+        """
         while (end := self._found_end()) <= place:
             epoch = self._epochs[-1] + 1
             if self._num_epochs is not None and epoch >= self._num_epochs:
                 return None
             if len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS and end == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]:
-                raise DataError(
-                    f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources."
-                )
+                return None
             self._epochs.append(epoch)
             self._begins.append(end)
             self._end = None

@@ -84,6 +84,8 @@ def _found(folder: Path) -> PackPlan | None:
 
 
 def _kept(plan: PackPlan, folder: Path) -> PackPlan:
+    if not len(plan):
+        return plan
     try:
         plan.save(folder)
         return PackPlan.load(folder)  # mapped, in place of this process's own memory
