@@ -1,4 +1,4 @@
-"""Measures torchpipe against torchtune, TRL, transformers and its own limits, and prints one table of ratios.
+"""Measures torchpipe against torchtune, TRL, transformers, Grain and its own limits, and prints one table of ratios.
 
     make bench              all of them
     make bench ONLY=store   those whose names begin so: of MEASURES below
@@ -23,6 +23,7 @@ from door_results import doors
 from jsonl_results import jsonl_index
 from machine import machine
 from peers import REPOSITORY
+from pipeline_results import pipeline_memory, pipeline_plan, pipeline_restore, pipeline_rows
 from report import Result, table
 from store_build_results import store_build, store_pack, store_rows
 from store_use_results import (
@@ -298,6 +299,7 @@ MEASURES: tuple[Callable[[Bench], list[Result]], ...] = (
     *(training_steps, reading_rows, tokenizing, chat_templates, collating, loss_memory, imports, first_look),
     *(store_rows, store_build, store_pack, store_start, store_memory, store_plan),
     *(store_batches, store_mix, store_waiting, store_balance),
+    *(pipeline_rows, pipeline_restore, pipeline_memory, pipeline_plan),
     *(doors, jsonl_index, transformers_steps),
 )
 

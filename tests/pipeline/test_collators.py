@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from torchpipe.errors import DataError
 from torchpipe.pipeline import DatasetBuildContext, TextCollator, TextSequence
+from torchpipe.pipeline.sequences import FreshSequence
 
 
 def context(**settings: Any) -> DatasetBuildContext:
@@ -108,6 +109,18 @@ def test_a_batch_that_was_handed_out_is_not_written_again() -> None:
         collator([document(*range(12))])
     assert all(torch.equal(first[key], value) for key, value in kept.items())
     assert torch.equal(labels, own)
+
+
+@pytest.mark.parametrize("num_tokens", [3, 4])
+def test_only_a_row_that_nothing_else_holds_and_that_fills_the_batch_becomes_it_without_a_copy(num_tokens: int) -> None:
+    arrays = {name: np.arange(3) for name in ("input_ids", "labels", "positions")}
+    for kind in (TextSequence, FreshSequence):
+        batch, labels = collate(kind(**arrays), num_tokens_per_batch=num_tokens)
+        expected = collate(document(0, 1, 2, labels=np.arange(3)), num_tokens_per_batch=num_tokens)
+        assert labels.tolist() == expected[1].tolist()
+        assert all(torch.equal(torch.as_tensor(batch[name]), torch.as_tensor(expected[0][name])) for name in batch)
+        is_taken = np.shares_memory(batch["input"].numpy(), arrays["input_ids"])
+        assert is_taken == (kind is FreshSequence and num_tokens == 3)
 
 
 def test_rows_of_a_file_that_is_only_read_are_taken_as_they_are() -> None:

@@ -81,6 +81,21 @@ def test_any_spans_are_gathered_as_they_were_written(
     assert store.trained_in(sample, start, stop).tolist() == counts
 
 
+@pytest.mark.parametrize("verify", ["sizes", "lazy"])
+def test_spans_of_text_that_is_trained_throughout_have_the_labels_of_their_samples(
+    make_store: Make, verify: Any
+) -> None:
+    samples = [{"tokens": list(range(at, at + 5)), "labels": [*range(at + 1, at + 5), -100]} for at in (0, 10, 20)]
+    store = TokenStore.open(make_store(samples[:2], samples[2:]), verify=verify)
+    spans = [(2, 0, 4), (0, 1, 5), (1, 3, 3), (1, 5, 5), (1, 2, 3), (2, 4, 5)]
+    sample, start, stop = np.array(spans).T
+    total = int((stop - start).sum())
+    tokens, labels = np.full(total, -7), np.full(total, -7)
+    store.gather(sample, start, stop, tokens=tokens, labels=labels)
+    assert tokens.tolist() == [value for k, first, last in spans for value in samples[k]["tokens"][first:last]]
+    assert labels.tolist() == [value for k, first, last in spans for value in samples[k]["labels"][first:last]]
+
+
 def test_a_sample_is_a_dict_of_arrays(make_store: Make) -> None:
     sample = {"tokens": [1, 2], "labels": [2, -100], "loss_weights": [0.5, 0.0]}
     found = TokenStore.open(make_store([sample])).sample(0)

@@ -14,7 +14,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.padding import join_rows
 from torchpipe.data.sequences import document_positions
 from torchpipe.errors import DataError
-from torchpipe.pipeline.sequences import TextSequence
+from torchpipe.pipeline.sequences import FreshSequence, TextSequence
 from torchpipe.pipeline.types import DatasetBuildContext
 
 TrainerBatch = tuple[dict[str, Any], torch.Tensor]
@@ -147,7 +147,8 @@ def joined_text(
             f"{kind} rows exceed the configured token batch: {len(rows)} rows have {num_tokens} tokens, and "
             f"num_tokens_per_batch is {length}. Raise it, or pack the rows, which keeps them within it."
         )
-    join = partial(join_rows, length=length, pin_memory=pin_memory)
+    is_whole = len(rows) == 1 and num_tokens == length and isinstance(rows[0], FreshSequence)
+    join = _taken if is_whole and not pin_memory else partial(join_rows, length=length, pin_memory=pin_memory)
     labels = join([row.labels for row in rows], tail=IGNORE_INDEX, dtype=torch.int64)
     positions = join(
         [positions_of(row, longest) for row in rows],
@@ -158,11 +159,16 @@ def joined_text(
         "input": join([row.input_ids for row in rows], tail=padding_id, dtype=torch.int64),
         "positions": positions,
         "padding_mask": join([_padding_of(row) for row in rows], tail=True, dtype=torch.bool),
-        "num_valid_tokens": int((labels != IGNORE_INDEX).sum()),
+        "num_valid_tokens": int(np.count_nonzero(labels.numpy() != IGNORE_INDEX)),
     }
     if context.max_num_documents is not None:
         batch["cu_seqlens"] = _offsets(positions.numpy(), batch["padding_mask"].numpy(), context, pin_memory)
     return batch, labels
+
+
+def _taken(rows: Sequence[np.ndarray], *, tail: Any, dtype: torch.dtype) -> torch.Tensor:
+    """The only row, which fills the batch, in the memory that it has."""
+    return torch.from_numpy(rows[0])
 
 
 def _offsets(

@@ -8,6 +8,7 @@ seed and the epoch, the same on every rank.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchpipe.data.packing import PackPlan
 from torchpipe.pipeline.leaf import LeafRecipe
 from torchpipe.pipeline.planned_nodes import Leaf, Node, Run
 from torchpipe.store import TokenStore
+from torchpipe.store.plans import FEWEST_SAMPLES, drop_plan, kept_plan, plan_folder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,11 +40,23 @@ class PlannedGraph:
         with self._lock:
             kept = self._kept.get(epoch)
             if kept is None:
-                kept = self.root.rows(self.run, epoch)
+                kept = self._planned(epoch)
                 while len(self._kept) >= _EPOCHS_KEPT:
                     self._kept.pop(next(iter(self._kept)))
                 self._kept[epoch] = kept
             return kept
+
+    def _planned(self, epoch: int) -> PackPlan:
+        """The rows of an epoch, of large sources out of a file that all processes of a machine share."""
+        if sum(store.num_samples for store in self.stores) < FEWEST_SAMPLES:
+            return self.root.rows(self.run, epoch)
+        plan = kept_plan(self._folder(epoch), lambda: self.root.rows(self.run, epoch))
+        drop_plan(self._folder(epoch - _EPOCHS_KEPT))
+        return plan
+
+    def _folder(self, epoch: int) -> Path:
+        digests = [store.digest for store in self.stores]
+        return plan_folder(self.stores[0], repr(["graph", digests, sorted(self._identity.items()), epoch]))
 
     def num_rows(self, epoch: int) -> int:
         """How many rows an epoch has."""
@@ -86,6 +100,10 @@ class PlannedGraph:
                 found.setdefault(leaf.name, set()).add(int(leaf.store.rows[sample - leaf.first_sample]))
         told = [f"rows {', '.join(map(str, sorted(rows)))} of {name}" for name, rows in sorted(found.items())]
         return "; ".join(told) or "padding alone"
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        return self.identity()
 
     def identity(self) -> dict[str, str]:
         """What decides the rows: a text for each node, and for each number that all share."""

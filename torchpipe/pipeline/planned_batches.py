@@ -9,7 +9,7 @@ import numpy as np
 
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.errors import DataError, LoaderStateError
-from torchpipe.loading.loader import StepLoader
+from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.compile import planned_graph
@@ -65,7 +65,7 @@ class PlannedBatches:
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
         at_once = self._policy.dp_world_size * self._batch_size
-        return (micro_batches[0] for _, micro_batches in self.steps(global_batch_size=at_once))
+        return (step.micro_batches[0] for step in self._steps_of(at_once, None))
 
     def steps(
         self, *, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None = None
@@ -77,11 +77,17 @@ class PlannedBatches:
             global_batch_size: rows of a step, over all ranks. Batches that they don't fill have padding alone.
             then: what becomes of each batch, in the worker that makes it.
         """
+        for step in self._steps_of(global_batch_size, then):
+            layout = self._steps.layout(
+                0, step.number, world_size=self._policy.dp_world_size, batch_size=self._batch_size
+            )
+            yield layout, step.micro_batches
+
+    def _steps_of(self, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None) -> Iterator[Step]:
         self._begin(self._steps.cursor(self._given), global_batch_size)
-        steps = self._steps
         loader = StepLoader(
             self.dataset,
-            steps,  # pyright: ignore[reportArgumentType]  # it has what a loader asks of global steps
+            self._steps,  # pyright: ignore[reportArgumentType]  # it has what a loader asks of global steps
             batch_size=self._batch_size,
             collate_fn=partial(_collated, self._collator, then),
             rank=self._policy.dp_rank,
@@ -93,12 +99,9 @@ class PlannedBatches:
         try:
             for step in each:
                 self._given += 1
-                yield self._layout(steps, step.number), step.micro_batches
+                yield step
         finally:
             close(each)
-
-    def _layout(self, steps: RowSteps, step: int) -> np.ndarray:
-        return steps.layout(0, step, world_size=self._policy.dp_world_size, batch_size=self._batch_size)
 
     def counts(self) -> SampleCounts:
         """What became of the rows of all sources; the longest is as long as a document may be."""

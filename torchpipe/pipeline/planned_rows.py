@@ -10,11 +10,12 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.assembly import SampleTokens
 from torchpipe.data.packing.ramps import ramps
+from torchpipe.data.sequences import document_positions
 from torchpipe.pipeline.row_steps import ROW_BITS
-from torchpipe.pipeline.sequences import TextSequence
+from torchpipe.pipeline.sequences import FreshSequence
 
 
-class PlannedRows(Dataset[TextSequence]):
+class PlannedRows(Dataset[FreshSequence]):
     """Rows by the numbers that :class:`~torchpipe.pipeline.row_steps.RowSteps` gives.
 
     Args:
@@ -34,17 +35,17 @@ class PlannedRows(Dataset[TextSequence]):
         """Rows of the first epoch."""
         return len(self._plan_of(0))
 
-    def __getitem__(self, number: int) -> TextSequence:
+    def __getitem__(self, number: int) -> FreshSequence:
         return self.__getitems__([number])[0]
 
-    def __getitems__(self, numbers: Sequence[int]) -> list[TextSequence]:
+    def __getitems__(self, numbers: Sequence[int]) -> list[FreshSequence]:
         """Several rows, read at once."""
         return [self._row(*divmod(int(number), 1 << ROW_BITS)) for number in numbers]
 
     def padding_pack(self) -> None:
         """What stands for a row where there is none; a collator is not given it."""
 
-    def _row(self, epoch: int, row: int) -> TextSequence:
+    def _row(self, epoch: int, row: int) -> FreshSequence:
         plan = self._plan_of(epoch)
         sample, start, stop = self._spans(plan, row)
         lengths = stop - start
@@ -53,11 +54,13 @@ class PlannedRows(Dataset[TextSequence]):
         self._samples.gather(sample, start, stop, tokens=arrays["input_ids"][:used], labels=arrays["labels"][:used])
         arrays["positions"][:used] = ramps(np.zeros_like(lengths), lengths)
         if size == used:
-            return TextSequence(**arrays)
+            return FreshSequence(**arrays)
         arrays["input_ids"][used:] = 0
         arrays["labels"][used:] = IGNORE_INDEX
-        arrays["positions"][used:] = np.arange(size - used) % self._max_context_length
-        return TextSequence(**arrays, padding_mask=np.arange(size) >= used)
+        arrays["positions"][used:] = document_positions(size - used, self._max_context_length)
+        padding_mask = np.zeros(size, np.bool_)
+        padding_mask[used:] = True
+        return FreshSequence(**arrays, padding_mask=padding_mask)
 
     @staticmethod
     def _spans(plan: PackPlan, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

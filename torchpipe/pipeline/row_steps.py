@@ -1,6 +1,6 @@
 """Rows in one endless order, epoch after epoch, and which of them each rank has next."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 
@@ -19,6 +19,14 @@ class Cursor(NamedTuple):
 
     epoch: int
     row: int
+
+
+class _Epoch(NamedTuple):
+    """An epoch, and where its rows begin and end among those from the start on."""
+
+    epoch: int
+    begin: int
+    end: int
 
 
 class RowSteps:
@@ -56,9 +64,10 @@ class RowSteps:
         self._num_rows = num_rows
         self._num_epochs = num_epochs
         # The epochs that were looked at: the number of each, and where its first row stands among the rows from
-        # ``start`` on. The first one's may lie before 0.
+        # ``start`` on. The first one's may lie before 0. ``_end`` is where the last one's rows end, once it was asked.
         self._epochs: list[int] = [start.epoch]
         self._begins: list[int] = [-start.row]
+        self._end: int | None = None
         self._lock = Lock()  # the thread that reads ahead asks too
 
     @property
@@ -88,7 +97,13 @@ class RowSteps:
     def packs(self, epoch: int, step: int) -> np.ndarray:
         """The rows of a step, int64; see ``ROW_BITS``."""
         first = step * self.global_batch_size
-        return np.fromiter(self._rows(first, first + self.global_batch_size), dtype=np.int64)
+        stop, runs = first + self.global_batch_size, list[np.ndarray]()
+        while first < stop and (found := self._epoch_at(first)) is not None:
+            last = min(stop, found.end)
+            begin = found.epoch << ROW_BITS | first - found.begin
+            runs.append(np.arange(begin, begin + last - first))
+            first = last
+        return runs[0] if len(runs) == 1 else np.concatenate([np.zeros(0, np.int64), *runs])
 
     def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
         """Which rows each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a row of padding."""
@@ -103,35 +118,36 @@ class RowSteps:
             return found
         if self._num_epochs is not None:
             return Cursor(self._num_epochs, 0)
-        return Cursor(self._epochs[self._begins.index(self._end())], 0)  # the first of those without a row
+        with self._lock:
+            return Cursor(self._epochs[self._begins.index(self._found_end())], 0)  # the first of those without a row
 
     def _find(self, place: int) -> Cursor | None:
-        """The row at a place from the start on; None behind the last.
+        """The row at a place from the start on; None behind the last."""
+        found = self._epoch_at(place)
+        return None if found is None else Cursor(found.epoch, place - found.begin)
+
+    def _epoch_at(self, place: int) -> "_Epoch | None":
+        """The epoch that a place is in; None behind the last row of all.
 
         A run without an end has one where mixes have given all that their ``max_epochs`` allow.
         """
         with self._lock:
-            while self._end() <= place:
+            while (end := self._found_end()) <= place:
                 epoch = self._epochs[-1] + 1
                 if self._num_epochs is not None and epoch >= self._num_epochs:
                     return None
-                if (
-                    len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
-                    and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
-                ):
+                if len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS and end == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]:
                     return None
-                end = self._end()
                 self._epochs.append(epoch)
                 self._begins.append(end)
-            number = next(number for number in range(len(self._begins) - 1, -1, -1) if self._begins[number] <= place)
-            return Cursor(self._epochs[number], place - self._begins[number])
+                self._end = None
+            number = len(self._begins) - 1
+            while self._begins[number] > place:
+                end = self._begins[number]
+                number -= 1
+            return _Epoch(self._epochs[number], self._begins[number], end)
 
-    def _end(self) -> int:
-        return self._begins[-1] + self._num_rows(self._epochs[-1])
-
-    def _rows(self, first: int, stop: int) -> Iterator[int]:
-        for place in range(first, stop):
-            found = self._find(place)
-            if found is None:
-                return
-            yield found.epoch << ROW_BITS | found.row
+    def _found_end(self) -> int:
+        if self._end is None:
+            self._end = self._begins[-1] + self._num_rows(self._epochs[-1])
+        return self._end

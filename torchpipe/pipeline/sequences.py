@@ -43,6 +43,12 @@ class TextSequence:
             raise DataError(f"A TextSequence has input_ids {list(shape)}. Give one dimension: a row has no batch.")
 
 
+class FreshSequence(TextSequence):
+    """A sequence whose arrays nothing else holds, int64 and bool: who is given it may keep them, and write to them."""
+
+    __slots__ = ()
+
+
 def shifted_sequence(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | np.ndarray) -> TextSequence:
     """One document of n tokens as a sequence of n - 1: int64, its labels those of the one label rule.
 

@@ -21,8 +21,9 @@ from torchpipe.sources.line_starts import KeptStarts, LineStarts, starts_are_of,
 from torchpipe.sources.reading import reading
 from torchpipe.sources.source_file import warn_once
 
-_BLOCK = 2**19
-"""Bytes that are looked through at once: with what is noted of them they stay in a processor's own cache."""
+_BLOCK = 2**20
+"""Bytes that are looked through at once: with what is noted of them they stay near a processor, and are so many that
+the calls for each block take little time."""
 _PART = 2**23
 """Bytes that one thread is given at a time."""
 _MOST_THREADS = 8
@@ -115,7 +116,7 @@ def _after_breaks(descriptor: int, begin: int, size: int) -> tuple[np.ndarray, n
         np.equal(held[:length], _LF, out=is_break[:length])
         is_break[length:] = False
         np.not_equal(groups, 0, out=has_break)
-        numbers = np.flatnonzero(has_break)
+        numbers = has_break.nonzero()[0]
         nexts = _after_each(numbers, groups[numbers])
         found.append((nexts + at, held[nexts] <= _SPACE))
     nexts, may_be_blank = (np.concatenate(each) for each in zip(*found, strict=True))

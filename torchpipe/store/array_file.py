@@ -86,6 +86,7 @@ class ArrayFile:
 
     Attributes:
         path, facts: the arguments.
+        num_unchecked: blocks that :meth:`check` was not asked for so far.
     """
 
     def __init__(self, path: Path, facts: ArrayFacts) -> None:
@@ -94,7 +95,7 @@ class ArrayFile:
         self._array: np.ndarray | None = None
         self._content = memoryview(b"")
         self._checked = bytearray(num_blocks(facts.size))
-        self._num_unchecked = len(self._checked)
+        self.num_unchecked = len(self._checked)
 
     def check_size(self) -> None:
         """Raises StoreError where the file is missing or is longer or shorter than it was written."""
@@ -121,7 +122,7 @@ class ArrayFile:
         Raises:
             StoreError: a block is not what was written.
         """
-        if not self._num_unchecked:
+        if not self.num_unchecked:
             return
         array = self.array()
         offset = self.facts.size - array.nbytes
@@ -130,7 +131,7 @@ class ArrayFile:
             if not self._checked[block]:
                 self._check_block(self._content[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE], block)
                 self._checked[block] = 1
-                self._num_unchecked -= 1
+                self.num_unchecked -= 1
 
     def read(self, *, check: bool) -> np.ndarray:
         """The array, in memory; with ``check``, after all of the file was compared with its checksums."""

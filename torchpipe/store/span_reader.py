@@ -80,22 +80,35 @@ class SpanReader:
         high = low + num_tokens
         numbers, lows, highs = shard_of.tolist(), low.tolist(), high.tolist()
 
+        has_untrained = self._has_untrained(sample, lengths)
         views: list[np.ndarray] = []
         packed: list[np.ndarray] = []
+        flats: list[np.ndarray] = []
         for number, first, last in zip(numbers, lows, highs, strict=True):
             flat, trained = self._flat[number] or self._map(number)
+            flats.append(flat)
             views.append(flat[first:last])
-            packed.append(trained[first >> 3 : (last + 7) >> 3])
+            if has_untrained:
+                packed.append(trained[first >> 3 : (last + 7) >> 3])
+        # A span that stops inside a sample has the token that follows as its last label.
+        stops_inside = stop < lengths
+        inside = np.flatnonzero(stops_inside & (num_tokens > 0))
         if self._lazy:
-            self._check("tokens", numbers, lows, highs)
+            self._check("tokens", numbers, lows, (high + stops_inside).tolist())
+        if self._lazy and has_untrained:
             self._check("trained", numbers, [first >> 3 for first in lows], [(last + 7) >> 3 for last in highs])
         np.concatenate(views, out=tokens)
 
         # The label at i is token i + 1, also across spans; a span's last label is put right or masked below.
         labels[:-1] = tokens[1:]
         labels[-1] = IGNORE_INDEX
-        self._put_last_labels(labels, ends, sample, start, stop, lengths, shard_of, low)
-        np.copyto(labels, IGNORE_INDEX, where=_zero_bits(packed, low, high))
+        labels[ends[inside] - 1] = [flats[k][highs[k]] for k in inside.tolist()]
+        if self._has_continued:
+            self._put_written_labels(labels, ends, sample, start, stop, lengths, shard_of)
+        if has_untrained:
+            np.copyto(labels, IGNORE_INDEX, where=_zero_bits(packed, low, high))
+        elif len(inside) < len(sample):
+            labels[ends[~stops_inside & (num_tokens > 0)] - 1] = IGNORE_INDEX
         if self._has_explicit:
             for k in map(int, np.flatnonzero(self._explicit[shard_of])):
                 begin, end = int(ends[k] - num_tokens[k]), int(ends[k])
@@ -124,6 +137,12 @@ class SpanReader:
                 counts[cut[group]] = ranks.below(low[group] + length) - ranks.below(low[group])
         return counts
 
+    def _has_untrained(self, sample: np.ndarray, lengths: np.ndarray) -> bool:
+        """Whether bits have to be read to tell which labels are trained: not of text, where all are that can be."""
+        if self._has_continued or self._has_explicit:
+            return True
+        return bool((self._index.trained_counts[sample] + np.uint32(1) != lengths).any())
+
     def _checked_lengths(self, sample: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """The lengths of the spans' samples; StoreError where a span is not within one."""
         num_samples = len(self._index.lengths)
@@ -146,7 +165,7 @@ class SpanReader:
         # Of shards without samples, which begin at the same sample as the next, "right" finds the last.
         return np.searchsorted(self._first_samples, sample, side="right") - 1
 
-    def _put_last_labels(
+    def _put_written_labels(
         self,
         labels: np.ndarray,
         ends: np.ndarray,
@@ -155,20 +174,12 @@ class SpanReader:
         stop: np.ndarray,
         lengths: np.ndarray,
         shard_of: np.ndarray,
-        low: np.ndarray,
     ) -> None:
-        """The last labels of spans that stop inside a sample, and those that were written for a sample's end.
-
-        All other last labels are -100, and their bits say so.
-        """
-        for k in np.flatnonzero((stop < lengths) & (stop > start)).tolist():
-            at = int(low[k] + stop[k] - start[k])
-            labels[ends[k] - 1] = self._read("tokens", int(shard_of[k]), at, at + 1)[0]
-        if self._has_continued:
-            for k in np.flatnonzero(self._continued[shard_of] & (stop == lengths) & (stop > start)).tolist():
-                number = int(shard_of[k])
-                at = int(sample[k] - self._first_samples[number])
-                labels[ends[k] - 1] = self._read("last_labels", number, at, at + 1)[0]
+        """The labels that were written for a sample's end. All others there are -100, and their bits say so."""
+        for k in np.flatnonzero(self._continued[shard_of] & (stop == lengths) & (stop > start)).tolist():
+            number = int(shard_of[k])
+            at = int(sample[k] - self._first_samples[number])
+            labels[ends[k] - 1] = self._read("last_labels", number, at, at + 1)[0]
 
     def _gather_weights(
         self, out: np.ndarray, begins: np.ndarray, numbers: list[int], lows: list[int], highs: list[int]
@@ -187,7 +198,9 @@ class SpanReader:
 
     def _check(self, name: str, numbers: list[int], starts: list[int], stops: list[int]) -> None:
         for number, start, stop in zip(numbers, starts, stops, strict=True):
-            self._shards[number].files[name].check(start, stop)
+            file = self._shards[number].files[name]
+            if file.num_unchecked:
+                file.check(start, stop)
 
     def _map(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Maps a shard, in place of the one that was mapped first if there are too many."""

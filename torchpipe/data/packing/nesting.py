@@ -46,6 +46,8 @@ def joined_rows(parts: Sequence[PackPlan], first_samples: Sequence[int]) -> Pack
         parts: the rows.
         first_samples: what is added to the sample numbers of each: where its samples begin among those of all.
     """
+    if len(parts) == 1 and first_samples[0] == 0:
+        return parts[0]
     offsets = np.cumsum([0, *(len(part.sample) for part in parts)])
     return PackPlan(
         sample=np.concatenate([part.sample + first for part, first in zip(parts, first_samples, strict=True)]),
@@ -71,7 +73,18 @@ def rows_in_packs(packs: PackPlan, rows: PackPlan) -> PackPlan:
     >>> [[tuple(span) for span in rows_in_packs(packs, rows).spans(pack)] for pack in range(2)]
     [[(0, 0, 3), (1, 0, 1)], [(1, 1, 2), (2, 0, 4)]]
     """
-    row, lengths = packs.sample, rows.stop - rows.start
+    row = packs.sample
+    if len(rows) == len(rows.sample):  # each is one span
+        begin = rows.start[row]
+        return replace(
+            packs,
+            sample=rows.sample[row],
+            start=begin + packs.start,
+            stop=begin + packs.stop,
+            num_samples=rows.num_samples,
+            left_out={},
+        )
+    lengths = rows.stop - rows.start
     ends = np.cumsum(lengths)  # of each span, where all spans stand one after the other
     begins = ends - lengths
     row_begins = np.append(begins, ends[-1:])[rows.pack_offsets[row]]
@@ -128,9 +141,9 @@ def fitted_rows(rows: PackPlan, *, longest: int, capacity: int, overflow: Overfl
         rows: of samples; each span of a row is a document.
     """
     lengths = rows.stop - rows.start
-    row_of = np.repeat(np.arange(len(rows)), np.diff(rows.pack_offsets))
     too_long = np.flatnonzero(rows.num_tokens > capacity)
-    with_long = np.unique(row_of[lengths > longest])
+    long_spans = np.flatnonzero(lengths > longest)
+    with_long = np.searchsorted(rows.pack_offsets, long_spans, side="right") - 1
     wrong = np.union1d(too_long, with_long)
     if not len(wrong):
         return FittedRows(rows=rows, dropped=wrong)
@@ -138,6 +151,7 @@ def fitted_rows(rows: PackPlan, *, longest: int, capacity: int, overflow: Overfl
         kept = np.setdiff1d(np.arange(len(rows)), wrong)
         return FittedRows(rows=rows.take(kept), dropped=wrong, num_dropped_tokens=int(rows.num_tokens[wrong].sum()))
     none = np.zeros(0, np.int64)
+    row_of = np.repeat(np.arange(len(rows)), np.diff(rows.pack_offsets))
     if overflow == "truncate":
         shorter = _with_spans(rows, rows.sample, rows.start, np.minimum(rows.stop, rows.start + longest), row_of)
         heads = _whole_rows(shorter, np.minimum(shorter.num_tokens, capacity))

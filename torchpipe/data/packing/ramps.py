@@ -9,9 +9,10 @@ def ramps(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     >>> ramps(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]
     """
-    if counts.size and counts.max() == 1 == counts.min():
-        return starts
     ends = np.cumsum(counts)
-    numbers = np.arange(int(ends[-1]) if ends.size else 0)
+    total = int(ends[-1]) if ends.size else 0
+    if total == counts.size and (counts == 1).all():
+        return starts
+    numbers = np.arange(total)
     numbers += np.repeat(starts - (ends - counts), counts)
     return numbers
