@@ -150,6 +150,23 @@ def test_an_endless_run_begins_another_order_where_an_epoch_ends_and_loses_no_ro
     assert rows.epoch == 3
 
 
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_state_of_the_end_has_no_batch_behind_it(world_size: int, loader: Loader) -> None:
+    def ended() -> GrainDataLoader:
+        return loader(single(14, longest=8), num_epochs=2, rank=0, world_size=world_size)  # 12 rows
+
+    rows = ended()
+    assert len(list(rows)) == 24 // world_size
+    state = rows.state_dict()
+    assert (state["epoch"], state["row"]) == (2, 0)
+    again = ended()
+    again.load_state_dict(state)
+    assert list(again) == []
+    more = loader(single(14, longest=8), num_epochs=3, world_size=world_size)
+    more.load_state_dict(state)
+    assert len(list(more)) == 12 // world_size
+
+
 def test_iterating_again_goes_on(loader: Loader) -> None:
     one, other = loader(single(20)), loader(single(20))
     given = [next(iter(one)) for _ in range(3)]

@@ -110,7 +110,7 @@ class _Compiler:
         if processor is not None and processor.deterministic is False:
             raise CannotPlan(f"{type(processor).__name__} is said not to be deterministic")
         source: Any = config.source
-        if not isinstance(source, RandomAccessDataSource):
+        if not isinstance(source, RandomAccessDataSource) and callable(getattr(source, "build", None)):
             source = source.build(dataset_iteration_policy=self.policy)
         if not isinstance(source, RandomAccessDataSource):
             raise CannotPlan(f"{name} is a stream")

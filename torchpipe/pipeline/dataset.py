@@ -45,7 +45,9 @@ class SingleDatasetConfig:
     In this order: filters of rows, the processor, filters of what it gives, the shuffle, and this rank's part. Rows
     that are left out are counted (:func:`torchpipe.pipeline.ledger.graph_ledger`).
 
-    A stream takes its part itself, and begins again itself; it is shuffled first, some rows at a time.
+    A stream that a source config builds takes its part itself, and begins again itself, as the policy says that it is
+    built with. One that is given as it is, is read by every rank, which keeps each n-th row, and is begun again where
+    rows repeat. Either is shuffled first, some rows at a time.
 
     Attributes:
         source: a value that builds one (:class:`~torchpipe.pipeline.SourceConfig`); or an object with ``__len__`` and

@@ -11,6 +11,7 @@ from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
 from torchpipe.pipeline.grain_order import EpochOrder, none_left
 from torchpipe.pipeline.grain_reading import GrainDataset
+from torchpipe.pipeline.grain_share import StreamShare
 from torchpipe.pipeline.grain_window import ShuffledWindows
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label
@@ -48,6 +49,8 @@ def built_single(
     if not is_stream:
         made = MadeRows(grain.MapDataset.source(source), maker, seed=seed_32(policy.seed, "processor"))
         return EpochOrder(made, policy, called=called)
+    if source is config.source and (policy.repeat or policy.dp_world_size > 1):
+        source = StreamShare(source, policy, called=called)  # no policy was handed to it
     numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
     if policy.shuffle:
         size, seed = policy.streaming_shuffle_buffer_size, derive(policy.seed, "windows", policy.dp_rank)

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.errors import DataError, LoaderStateError
+from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch
@@ -67,6 +68,7 @@ class PlannedBatches:
         at_once = self._policy.dp_world_size * self._batch_size
         return (micro_batches[0] for _, micro_batches in self.steps(global_batch_size=at_once))
 
+    @closed_at_exit
     def steps(
         self, *, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None = None
     ) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:

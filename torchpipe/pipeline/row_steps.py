@@ -97,6 +97,8 @@ class RowSteps:
 
     def _find(self, place: int) -> Cursor | None:
         """The row at a place from the start on; None behind the last."""
+        if self._num_epochs is not None and self._epochs[0] >= self._num_epochs:
+            return None  # the start is the end
         while self._end() <= place:
             epoch = self._epochs[-1] + 1
             if self._num_epochs is not None and epoch >= self._num_epochs:

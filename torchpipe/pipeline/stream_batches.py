@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from torchpipe._progress import say
 from torchpipe._seeds import derive
-from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.errors import ConfigError, DataError, LoaderStateError
+from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
@@ -71,6 +72,7 @@ class StreamBatches:
             say(f"{parts} read again up to batch {self._batch:,}: {whose} state isn't here.")
         return self._given_out(self._collated(reading), ranks, reading.shards())
 
+    @closed_at_exit
     def _given_out(self, batches: Iterator[Any], ranks: Agreement | None, shards: set[int]) -> Iterator[TrainerBatch]:
         alive = set(shards)
         try:
@@ -79,6 +81,9 @@ class StreamBatches:
                 shard = number % self._num_shards
                 if batch is None:
                     alive.discard(shard)
+                    self._check_end(number, ranks)
+                    if not alive and ranks is None:
+                        return
                 has_batch = batch is not None
                 if ranks is not None:
                     has_batch, is_alive = ranks.any(has_batch, bool(alive))
@@ -90,6 +95,15 @@ class StreamBatches:
                     yield self._collator([]) if batch is None else batch
         finally:
             close(batches)
+
+    def _check_end(self, number: int, ranks: Agreement | None) -> None:
+        """Refuses an end that other ranks do not know of."""
+        if ranks is None and self._policy.dp_world_size > 1:
+            raise DataError(
+                f"Part {number % self._num_shards} of the graph has no batch {number:,}, though repeat is True, and "
+                "other ranks may go on. Let the stream begin again by itself, as the policy says that its source is "
+                "built with; or set repeat=False, where all ranks end together."
+            )
 
     def _reading(self) -> Reading:
         return Reading(
