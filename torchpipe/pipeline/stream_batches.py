@@ -83,18 +83,23 @@ class StreamBatches:
                     alive.discard(shard)
                     self._check_end(number, ranks)
                     if not alive and ranks is None:
-                        return
+                        return self._check_rows()
                 has_batch = batch is not None
                 if ranks is not None:
                     has_batch, is_alive = ranks.any(has_batch, bool(alive))
                     if not is_alive:
-                        return
+                        return self._check_rows()
                 self._places[shard] = place
                 self._batch += self._policy.dp_world_size
                 if has_batch:
                     yield self._collator([]) if batch is None else batch
         finally:
             close(batches)
+
+    def _check_rows(self) -> None:
+        """Refuses a graph that ends without a batch."""
+        if not self._batch:
+            raise DataError("No row is left of the graph. Check its filters, and whether its sources have rows.")
 
     def _check_end(self, number: int, ranks: Agreement | None) -> None:
         """Refuses an end that other ranks do not know of."""
