@@ -3,12 +3,11 @@
 import dataclasses
 import hashlib
 import json
-from collections import Counter
 from typing import Any
 
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.leaf import LeafRecipe
-from torchpipe.pipeline.node_label import described, node_label
+from torchpipe.pipeline.node_label import NodeNames, described, node_label
 from torchpipe.pipeline.state import leaf_text
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
@@ -19,13 +18,11 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
     Of a source that is read by number its fingerprint counts, where it has one; of a stream its settings.
     """
     found: dict[str, str] = {}
-    taken: Counter[str] = Counter()
+    names = NodeNames()
     waiting = [config]
     while waiting:
         node = waiting.pop(0)
-        label = node_label(node)
-        taken[label] += 1
-        name = label if taken[label] == 1 else f"{label} ({taken[label]})"
+        name = names.unused(node_label(node))
         below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
         children = [child for child in below if child is not None]
         found[name] = _settings(node) if children else _leaf(node, context, policy)

@@ -116,6 +116,8 @@ class LeafTransform:
             CannotPlan: the processor draws random numbers, or its labels and positions are not those of documents.
         """
         recipe = self._recipe
+        if sample is None:  # a data set of Grain leaves a row out so  # pyright: ignore[reportUnnecessaryComparison]
+            return Fitted([], 0, "empty")
         if not all(keeps(sample) for keeps in recipe.pre_filters):
             return Fitted([], 0, "filtered")
         try:

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchpipe.errors import DataError
 from torchpipe.loading.balance import in_order, num_micro_batches
 
 ROW_BITS = 40
 """A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
 
-_MOST_EPOCHS_WITHOUT_ROWS = 1000
+_MOST_EPOCHS_WITHOUT_ROWS = 16
 
 
 class Cursor(NamedTuple):
@@ -30,7 +29,7 @@ class RowSteps:
     Args:
         num_rows: gives the rows of an epoch; asked once for each.
         start: where to begin.
-        num_epochs: how many there are, counted from the very first; None: no end.
+        num_epochs: how many there are, counted from the very first; None: no end but where no epoch has a row any more.
         global_batch_size: rows of a step, over all ranks.
 
     >>> steps = RowSteps(lambda epoch: 3, start=Cursor(0, 2), num_epochs=2, global_batch_size=2)
@@ -93,7 +92,11 @@ class RowSteps:
     def cursor(self, num_steps: int) -> Cursor:
         """The place behind so many steps. Behind the last row it is the begin of the next epoch."""
         found = self._find(num_steps * self.global_batch_size)
-        return found if found is not None else Cursor(self._num_epochs or 0, 0)
+        if found is not None:
+            return found
+        if self._num_epochs is not None:
+            return Cursor(self._num_epochs, 0)
+        return Cursor(self._epochs[self._begins.index(self._end())], 0)  # the first epoch without a row
 
     def _find(self, place: int) -> Cursor | None:
         """The row at a place from the start on; None behind the last."""
@@ -107,9 +110,7 @@ class RowSteps:
                 len(self._epochs) > _MOST_EPOCHS_WITHOUT_ROWS
                 and self._end() == self._begins[-_MOST_EPOCHS_WITHOUT_ROWS]
             ):
-                raise DataError(
-                    f"{_MOST_EPOCHS_WITHOUT_ROWS:,} epochs in a row have no row. Check filters and sources."
-                )
+                return None  # each part of a mix was gone through as often as it may
             end = self._end()
             self._epochs.append(epoch)
             self._begins.append(end)
