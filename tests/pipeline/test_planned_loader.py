@@ -376,6 +376,11 @@ class TestState:
         with pytest.raises(LoaderStateError, match=sentence):
             loader(single(20)).load_state_dict({**state, **damage})
 
+    def test_that_is_no_dict_is_a_sentence(self, loader: Loader) -> None:
+        state: Any = [1]
+        with pytest.raises(LoaderStateError, match="The loader's state is a list. It is the dict of state_dict"):
+            loader(single(20)).load_state_dict(state)
+
     def test_that_is_empty_changes_nothing(self, loader: Loader) -> None:
         rows = loader(single(20))
         rows.load_state_dict({})
