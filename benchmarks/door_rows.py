@@ -17,14 +17,12 @@ class Door(NamedTuple):
         rows: what makes them of chats, or of questions and answers.
         of_chats: which of the two.
         arguments: the builder's.
-        stored: False where no store keeps the items, which are made when they are asked for.
     """
 
     builder: str
     rows: Callable[[Sequence[Any]], Iterator[Row]]
     of_chats: bool = True
     arguments: Mapping[str, Any] = {}
-    stored: bool = True
 
 
 def _messages(chats: Sequence[Chat]) -> Iterator[Row]:
@@ -87,8 +85,8 @@ DOORS: dict[str, Door] = {
     ),
     "alpaca": Door("alpaca_dataset", _instructions),
     "preference": Door("preference_dataset", _pairs, arguments=_PAIR),
-    "kto": Door("kto_dataset", _labelled, stored=False),
-    "prompt": Door("prompt_dataset", _messages, arguments={"column_map": {"prompt": "messages"}}, stored=False),
+    "kto": Door("kto_dataset", _labelled),
+    "prompt": Door("prompt_dataset", _messages, arguments={"column_map": {"prompt": "messages"}}),
     "text_completion": Door("text_completion_dataset", _texts),
     "messages": Door("messages_dataset", _layouts),
     "segments": Door("segments_dataset", _segments),

@@ -3,7 +3,7 @@
     python doors.py CHATS.jsonl QUESTIONS.jsonl RANKS NUM_ROWS
 
 RANKS are Llama 3's. A door and tiktoken take turns, some hundred rows each; each row once. The door makes a shard's
-arrays of rows in memory, as a store's builder does, or, where no store keeps them, all items. tiktoken's
+arrays of rows in memory, as a store's builder does. tiktoken's
 ``encode_ordinary`` encodes the texts of the rows' messages, and nothing else. ``contained`` is the time that the door
 itself was in tiktoken, which it may give several texts at once; ``detection`` that of finding each row's shape.
 """
@@ -80,13 +80,10 @@ def measured(name: str, rows: Sequence[Row], tokenizer: Any, encode: Callable[[s
     dataset: Any = getattr(torchpipe.datasets, door.builder)(tokenizer, source=rows, **door.arguments)
     all_texts = [texts_of(row, dataset.transform) for row in rows]
     with tempfile.TemporaryDirectory() as folder:
-        maker = ShardMaker(recipe=dataset.recipe, folder=Path(folder), shard_rows=AT_ONCE) if door.stored else None
+        maker = ShardMaker(recipe=dataset.recipe, folder=Path(folder), shard_rows=AT_ONCE)
         # The ranks are read, and the chat format is written, when they are first asked for.
-        dataset[0] if maker is None else maker.rows.samples_of_rows(range(1))
+        maker.rows.samples_of_rows(range(1))
     shape_of = getattr(getattr(dataset.transform, "message_transform", None), "shape_of", None)
-
-    def build(number: int, some: range) -> Any:
-        return [dataset[row] for row in some] if maker is None else maker.samples_of(number, lambda _: None)
 
     def encode_alone(some: range) -> None:
         for row in some:
@@ -100,7 +97,7 @@ def measured(name: str, rows: Sequence[Row], tokenizer: Any, encode: Callable[[s
         for is_door in (True, False) if number % 2 else (False, True):
             if is_door:
                 with clock.watching_tiktoken():
-                    clock.run("door", lambda: build(number, some))  # noqa: B023
+                    clock.run("door", lambda: maker.samples_of(number, lambda _: None))  # noqa: B023
             else:
                 clock.run("alone", lambda: encode_alone(some))  # noqa: B023
         if shape_of is not None:

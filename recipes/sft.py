@@ -17,10 +17,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import Subset
 
-from torchpipe import config, training
+from torchpipe import config, datasets, training
 from torchpipe.audit import preview, prompt_of, report_held_out, report_rows
 from torchpipe.config import Setting
-from torchpipe.datasets import GrowingPackedDataset, describe_rows, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps, StepLoader, steps_of
 from torchpipe.models.generate import generate
@@ -126,14 +125,14 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     checkpointer = config.instantiate(settings.checkpointer)
     base_weights = checkpointer and checkpointer.fingerprint()  # a missing file is told before the rows are read
     collate_fn = config.resolve(settings.collate_fn)
-    graph = graph_loader(settings, tokenizer, rank=ranks.rank, world_size=ranks.world_size)
+    graph = graph_loader(settings, tokenizer, rank=ranks.rank, world_size=ranks.world_size, state=state)
     shown = FirstRows(graph, settings.num_rows_for_training_loss) if graph else None
-    dataset = shown or instantiate_dataset(settings.dataset, tokenizer)
-    held_out = instantiate_held_out(settings.dataset_val or None, tokenizer)
-    by_shard = isinstance(dataset, GrowingPackedDataset)  # tokenised in the background, while it is trained on
-    if any(isinstance(rows, GrowingPackedDataset) for rows in held_out.values()):
-        raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
+    dataset = shown or datasets.instantiate_dataset(settings.dataset, tokenizer)
+    held_out = datasets.instantiate_held_out(settings.dataset_val or None, tokenizer)
+    by_shard = isinstance(dataset, datasets.GrowingPackedDataset)  # tokenised in the background, while it is trained on
     first_rows = dataset.first_part if by_shard else dataset
+    for rows in (first_rows, *held_out.values()):
+        datasets.refuse_datasets_without_samples(rows, "Recipe sft trains on")
     report = partial(report_rows, check_rows=settings.check_rows)
     knows_first_alone = by_shard or (graph is not None and not graph.is_planned)
     counts = report("first training rows" if knows_first_alone else "training rows", first_rows)
@@ -203,10 +202,11 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         described = loader.describe_rows
     else:
         order = {name: settings[name] for name in ("seed", "shuffle", "balance")}
-        most = settings.max_steps_per_epoch
-        steps = steps_of(dataset, global_batch_size=global_batch_size, max_steps=most, **order)
+        dataset = datasets.over_epochs(dataset, settings.epochs)  # a mix goes on where an epoch ended
+        order["max_steps"] = settings.max_steps_per_epoch
+        steps = steps_of(dataset, global_batch_size=global_batch_size, **order)
         loader = loader_of(dataset, steps)
-        described = partial(describe_rows, dataset)
+        described = partial(datasets.describe_rows, dataset)
 
     def num_steps() -> int | None:  # None: not known yet
         return loader.num_steps(epochs=settings.epochs, max_steps=settings.max_steps)
@@ -236,6 +236,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     losses_before, best = state.get("losses_before") or losses(), state.get("best_loss", float("inf"))
 
     def save(is_best: bool = False) -> Path | None:
+        place = loader.state_dict()  # each rank may know a part of it
         if not ranks.is_first:
             return None
         now = {"losses_before": losses_before, "best_loss": best, "world_size": ranks.world_size}
@@ -245,7 +246,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             model=model,
             optimizer=optimizer,
             scheduler=scheduler,
-            state={"depends_on": depends_on, **now, "loader": loader.state_dict()},
+            state={"depends_on": depends_on, **now, "loader": place},
             keep_last=settings.keep_last_n_checkpoints,
             is_best=is_best,
         )

@@ -9,7 +9,6 @@ equal by mistake would hand out what another transform made.
 
 import hashlib
 import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,9 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any, cast
 
-import numpy as np
-
+from torchpipe._fingerprint_arrays import is_array, write_array
 from torchpipe._fingerprint_held import BUILTIN_BASES, HELD
+from torchpipe._fingerprint_libraries import write_held
 from torchpipe._own_code import is_own, library_version
 from torchpipe.errors import NoFingerprint
 
@@ -88,11 +87,6 @@ def refusal(what: str) -> str:
     )
 
 
-def _is_of_numpy(cls: type) -> bool:
-    """Whether an array's data says all: it has no code of the user's own, and no mask."""
-    return module_of(cls).partition(".")[0] == "numpy" and not issubclass(cls, np.ma.MaskedArray)
-
-
 def slots_of(cls: type) -> list[str]:
     """The names of the attributes that a class has a slot for, as Python stores them."""
     slots = vars(cls).get("__slots__", ())
@@ -120,10 +114,11 @@ class Writer:
         """The fingerprint of all that was written."""
         return self._hash.hexdigest()
 
-    def mark(self, kind: str, content: str | bytes = "") -> None:
+    def mark(self, kind: str, content: str | bytes | memoryview = "") -> None:
         """Writes a kind and its content."""
         raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-        self._hash.update(f"{kind}:{len(raw)}:".encode() + raw)
+        self._hash.update(f"{kind}:{len(raw)}:".encode())
+        self._hash.update(raw)
 
     def once(self, kind: str, content: Callable[[], str]) -> None:
         """Writes something that many parts depend on: the first time alone."""
@@ -174,8 +169,8 @@ class Writer:
             self.mark("path", value.as_posix())
         elif isinstance(value, date | time | timedelta | tzinfo) and module_of(kind) in ("datetime", "zoneinfo"):
             self.mark(kind.__name__, repr(value))
-        elif isinstance(value, np.ndarray | np.generic | np.dtype) and _is_of_numpy(kind):
-            self._numpy(value)
+        elif is_array(value):
+            write_array(self, value)
         elif not self.is_repeated(value):
             self._object(value)
 
@@ -218,17 +213,6 @@ class Writer:
         for member in sorted(fingerprint(value) for value in held):
             self.mark("member", member)
 
-    def _numpy(self, value: Any) -> None:
-        if isinstance(value, np.dtype):
-            self.mark("dtype", repr(value))
-        elif value.dtype.hasobject:
-            self.mark("kind", type(value).__name__)
-            self.mark("objects", repr(value.shape))
-            self.write(value.ravel().tolist() if isinstance(value, np.ndarray) else value.item())
-        else:
-            self.mark("array", f"{type(value).__name__}{value.dtype.descr}{value.shape}")
-            self.mark("bytes", value.tobytes())
-
     def _object(self, value: Any) -> None:
         from torchpipe import _fingerprint_code as code  # the two write each other's parts
 
@@ -246,8 +230,10 @@ class Writer:
             self.mark("member", value.name)
             self.write(value.value)
             self.write(type(value))
+        elif write_held(self, value):
+            pass
         elif module_of(type(value)) == "torch":
-            self._of_torch(value)
+            raise self.refuse(f"is a torch.{type(value).__name__}, whose content can't be told apart")
         elif type(value) is object:
             self.mark("a mark of its own")  # only whether two are one counts, and that is_repeated says
         else:
@@ -270,6 +256,14 @@ class Writer:
         self.mark("by", name_of(type(value)))
         return "fingerprint" in vars(type(value))
 
+    def note_made(self, cls: type) -> None:
+        """Notes a class that is written as one of an object, or as a base of such a one."""
+        self._kinds.add(id(cls))
+
+    def is_made(self, cls: object) -> bool:
+        """Whether a class was written as one of an object, or as a base of such a one."""
+        return id(cls) in self._kinds
+
     def is_written(self, value: object) -> bool:
         """Whether a function, class or object has been written, or is being written."""
         return id(value) in self._numbers or id(value) in self._kinds
@@ -286,8 +280,8 @@ class Writer:
         if not hasattr(value, "__dict__") and not any("__slots__" in vars(base) for base in kind.__mro__):
             raise self.refuse(f"holds a {type_name(value)}, an object of compiled code that doesn't tell what it holds")
         self.mark("object", name_of(kind))
-        if id(kind) not in self._kinds:
-            self._kinds.add(id(kind))
+        if not self.is_made(kind):
+            self.note_made(kind)
             code.write_class(self, kind, is_made=True)
         self._built_in(value)
         state = self._state(value)
@@ -327,14 +321,3 @@ class Writer:
             left_out.update(vars(base).get("_unfingerprinted", ()))
             left_out.update(name for name, held in vars(base).items() if isinstance(held, cached_property))
         return {name: held for name, held in state.items() if name not in left_out}
-
-    def _of_torch(self, value: Any) -> None:
-        """A tensor or a dtype; torch itself is not imported here."""
-        if type(value).__name__ == "Tensor":
-            plain = value.detach().cpu().contiguous()
-            self.mark("tensor", f"{plain.dtype}{tuple(plain.shape)}")
-            self.mark("bytes", plain.reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
-        elif type(value).__name__ == "dtype":
-            self.mark("dtype", repr(value))
-        else:
-            raise self.refuse(f"is a torch.{type(value).__name__}, whose content can't be told apart")

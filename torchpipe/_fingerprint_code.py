@@ -18,7 +18,8 @@ from typing import Any
 
 from torchpipe._code_changes import LOADS_ATTRIBUTE, changed_on_self, changed_outside, codes_of
 from torchpipe._fingerprint import Writer, module_of, name_of, slots_of, type_name
-from torchpipe._fingerprint_names import IMPURE_BUILTINS, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
+from torchpipe._fingerprint_libraries import write_library
+from torchpipe._fingerprint_names import IMPURE_BUILTINS, NO_BEHAVIOUR, PURE_MODULES, PURE_NUMPY, PURE_SUBMODULES
 from torchpipe._own_code import is_own, library_version, own_code
 
 _PACKAGE = __name__.partition(".")[0]
@@ -45,13 +46,6 @@ are no part of the code that is written here."""
 _BY_NAME = frozenset({"attrgetter", "getattr", "methodcaller"})
 """What looks up the methods whose names stand in texts."""
 
-_NO_BEHAVIOUR = frozenset(
-    """__abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__ __dataclass_fields__
-    __dataclass_params__ __dict__ __doc__ __firstlineno__ __module__ __orig_bases__ __parameters__ __qualname__
-    __slotnames__ __static_attributes__ __type_params__ __weakref__ _abc_impl _is_protocol _is_runtime_protocol
-    __protocol_attrs__ __non_callable_proto_members__""".split()  # noqa: SIM905
-)
-
 
 def write_function(writer: Writer, function: types.FunctionType) -> None:
     """Writes a function: its name if it is ours or of a pure module, else its code and what that reaches.
@@ -63,13 +57,14 @@ def write_function(writer: Writer, function: types.FunctionType) -> None:
     if _is_known(writer, module, name):
         if "<" not in name:
             return
-        _write_code(writer, function.__code__)  # one of several of that name
-    elif module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
-        raise writer.refuse(f"uses {module}.{name}, which may give something else each time")
+        write_code(writer, function.__code__)  # one of several of that name
+    elif _is_of_library(module):
+        asked_for = function.__module__ if module.startswith("numpy.") else module  # which defines them elsewhere
+        raise writer.refuse(f"uses {asked_for}.{name}, which may give something else each time")
     else:
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
         with writer.owner(name.rpartition("<locals>.")[2]):
-            _write_code(writer, function.__code__)
+            write_code(writer, function.__code__)
             if (changed := changed_outside(function)) is not None:
                 raise writer.refuse(f"changes {changed}, so a row's result may depend on those before it")
             _write_reached(writer, function)
@@ -92,9 +87,9 @@ def _is_known(writer: Writer, module: str, name: str) -> bool:
         writer.once("the code of torchpipe", own_code)
     elif _is_pure(module):
         writer.once("the release of Python", lambda: "{}.{}".format(*sys.version_info))
-    elif module == "numpy" and name in PURE_NUMPY:
+    elif module.partition(".")[0] == "numpy" and f"{module}.{name}".removeprefix("numpy.") in PURE_NUMPY:
         writer.once("the release of NumPy", lambda: library_version("numpy"))
-    else:
+    elif not write_library(writer, module):
         return False
     writer.mark("known", f"{module}.{name}")
     return True
@@ -106,7 +101,14 @@ def _is_pure(module: str) -> bool:
     return module.lstrip("_") in PURE_MODULES or module in PURE_MODULES or module in PURE_SUBMODULES
 
 
-def _write_code(writer: Writer, code: types.CodeType) -> None:
+def _is_of_library(module: str) -> bool:
+    """Whether a module is one of Python's library or of NumPy, whose names are known or refused, and not followed."""
+    top = module.partition(".")[0]
+    return top == "numpy" or (top in sys.stdlib_module_names and top != "__main__")
+
+
+def write_code(writer: Writer, code: types.CodeType) -> None:
+    """Writes compiled code as such, without what it reaches."""
     writer.mark("code", code.co_code)
     writer.mark("flags", repr((code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)))
     writer.mark("exceptions", getattr(code, "co_exceptiontable", b""))
@@ -114,7 +116,7 @@ def _write_code(writer: Writer, code: types.CodeType) -> None:
         writer.mark("names", "\0".join(names))
     writer.mark("constants", str(len(code.co_consts)))
     for constant in code.co_consts:
-        _write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
+        write_code(writer, constant) if isinstance(constant, types.CodeType) else writer.write(constant)
 
 
 def _write_reached(writer: Writer, function: types.FunctionType) -> None:
@@ -190,7 +192,7 @@ def write_module(writer: Writer, module: types.ModuleType, attributes: typing.Se
             raise writer.refuse(f"uses {dotted}, which may give something else each time")
         if _is_known(writer, name, attribute):
             return
-        if name.partition(".")[0] in sys.stdlib_module_names:
+        if _is_of_library(name):
             raise writer.refuse(f"uses {dotted}, which may give something else each time")
         if _changeable(following) is not None:
             raise writer.refuse(f"uses {dotted}, a {type_name(following)}, which may change while rows are read")
@@ -257,8 +259,7 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
         if is_own(module_of(cls)):
             _write_replaced(writer, cls)
         return
-    top = module_of(cls).partition(".")[0]
-    if top in sys.stdlib_module_names and top != "__main__":
+    if _is_of_library(module_of(cls)):
         raise writer.refuse(f"holds or uses a {name}, of which can't be told what it gives")
     if type(cls) is not type:
         writer.write(type(cls))
@@ -266,6 +267,8 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
     if isinstance(cls.__doc__, str) and not (dataclasses.is_dataclass(cls) and cls.__doc__.startswith(cls.__name__)):
         writer.mark("doc", cls.__doc__)  # that of a function is among its constants
     writer.mark("bases", str(len(cls.__bases__)))
+    if is_made:
+        writer.note_made(cls)
     for base in cls.__bases__:
         write_class(writer, base, is_made=True) if is_made else writer.write(base)
     if dataclasses.is_dataclass(cls):
@@ -278,12 +281,14 @@ def write_class(writer: Writer, cls: type, *, is_made: bool = False) -> None:
             _write_default(writer, field.default_factory)
     for attribute in sorted(vars(cls)):
         held = vars(cls)[attribute]
-        if attribute in _NO_BEHAVIOUR or _is_made_by_python(cls, attribute, held):
+        if attribute in NO_BEHAVIOUR or _is_made_by_python(cls, attribute, held):
             continue
         writer.mark("attribute", attribute)
+        if attribute == "_owner" and writer.is_made(held):  # what a Config builds, which has been built
+            continue
         with writer.owner(f"{cls.__name__}.{attribute}"):
             if is_made and isinstance(held, types.FunctionType) and attribute in _MAKES_THE_OBJECT:
-                _write_code(writer, held.__code__)
+                write_code(writer, held.__code__)
                 continue
             is_method = isinstance(held, types.FunctionType) and attribute not in _MAKES_THE_OBJECT
             if is_method and (changed := changed_on_self(held)) is not None:

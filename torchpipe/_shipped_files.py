@@ -4,6 +4,7 @@ In a clone they are the folders ``recipes`` and ``configs`` beside the package, 
 ``recipes`` beside an installed package is somebody else's (torchtune installs one).
 """
 
+from itertools import takewhile
 from pathlib import Path
 
 from torchpipe._suggest import did_you_mean, listed
@@ -54,12 +55,25 @@ def configs_in(folder: Path) -> dict[str, Path]:
 
 
 def configs_for(recipe: str, configs: dict[str, Path]) -> list[str]:
-    """The names of the configs that are for a recipe: those whose last part is the recipe's name.
+    """The names of the configs that are for a recipe: those whose last part is the recipe's name, or whose first lines
+    show how to run the recipe with them.
 
     >>> configs_for("sft", {"tiny/sft": Path("sft.yaml"), "tiny/dpo": Path("dpo.yaml")})
     ['tiny/sft']
     """
-    return [name for name in configs if name.rpartition("/")[2] == recipe]
+    return [
+        name
+        for name, file in configs.items()
+        if name.rpartition("/")[2] == recipe or f"torchpipe run {recipe} --config {name} " in _first_comment(file)
+    ]
+
+
+def _first_comment(file: Path) -> str:
+    """The comment that a file begins with; "" where there is no file."""
+    if not file.is_file():
+        return ""
+    with file.open(encoding="utf-8") as opened:
+        return "".join(takewhile(lambda line: line.startswith("#"), opened))
 
 
 def find_config(name: str, folder: Path | None = None) -> Path:

@@ -46,3 +46,13 @@ def test_the_plan_of_pairs_is_as_documented(
     words = "data_file=sample_pairs.json dataset_val=null --max-seq-len 512"
     assert main(["plan", "tiny/dpo", *words.split()]) == 0
     assert f"```\n{capsys.readouterr().out}```\n" in (repository / "docs" / "plan.md").read_text(encoding="utf-8")
+
+
+def test_the_plan_of_a_graph_is_as_documented(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(sample_file(), "chats.json")
+    words = f"data_file=chats.json gradient_accumulation_steps=2 dataloader.cache_dir={tmp_path} --ranks 2"
+    assert main(["plan", "tiny/graph", *words.split()]) == 0
+    assert f"```\n{capsys.readouterr().out}```\n" in (repository / "docs" / "plan.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from torchpipe.audit import compare_inference, explain
+from torchpipe.audit import compare_inference, explain, explain_config
 from torchpipe.datasets import chat_dataset, preference_dataset
 from torchpipe.models.tiny import tiny_tokenizer
 
@@ -94,4 +94,42 @@ def test_the_screen_of_a_pair_is_what_is_printed(
     dataset = preference_dataset(tiny_tokenizer(mask_policy="sampled"), source="json", data_files="pairs.json")
     text = explain(dataset).to_text()
     text = text[text.index("pair 0: ") :]
+    assert f"```\n{text}\n```" in (repository / "docs" / "explain.md").read_text(encoding="utf-8")
+
+
+def test_the_screen_of_a_graph_is_what_is_printed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chat = {
+        "_component_": "torchpipe.pipeline.ChatProcessor.Config",
+        "messages_fn": {"_component_": "torchpipe.data.OpenAIToMessages"},
+    }
+    sources = {
+        "talks": ([{"messages": [ask("What is 2 + 2?"), reply("It is 4.")]}], chat),
+        "texts": ([{"text": "Rain fell."}], {"_component_": "torchpipe.pipeline.TextProcessor.Config"}),
+    }
+    singles = [
+        {
+            "_component_": "torchpipe.pipeline.SingleDatasetConfig",
+            "name": name,
+            "source": rows,
+            "processor": processor,
+        }
+        for name, (rows, processor) in sources.items()
+    ]
+    both = {"_component_": "torchpipe.pipeline.DatasetConcatConfig", "datasets": singles}
+    config = {
+        "tokenizer": {"_component_": "torchpipe.models.tiny.tiny_tokenizer", "mask_policy": "sampled"},
+        "max_context_length": 40,
+        "dataloader": {
+            "_component_": "torchpipe.pipeline.GrainDataLoader.Config",
+            "dataset": {"_component_": "torchpipe.pipeline.FirstFitPackingConfig", "dataset": both},
+            "cache_dir": str(tmp_path),
+            "num_proc": 1,
+            "shuffle": False,
+        },
+    }
+    text = explain_config(config, section="dataloader").to_text()
+    text = text[text.index("pack 0: ") :]
     assert f"```\n{text}\n```" in (repository / "docs" / "explain.md").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ KEYS = {
     "document": {
         *("sample", "start", "offset", "padding", "num_tokens", "num_trained", "num_cut", "cut_side", "traced"),
         *("notes", "messages", "tools", "tokens", "side", "num_prompt", "num_shared"),
+        *("source", "ends_with_target"),
     },
     "message": {
         *("role", "text", "masked", "ipython", "eot", "num_images", "reasoning", "calls", "name", "tool_call_id"),

@@ -7,9 +7,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from torchpipe.audit.explain import explain_config
+from torchpipe.audit.plan_json import to_dict
 from torchpipe.audit.plan_report import plan_config
+from torchpipe.audit.plan_text import to_text
 from torchpipe.config import instantiate
-from torchpipe.datasets import describe_rows, instantiate_dataset
+from torchpipe.datasets import describe_mix, describe_rows, instantiate_dataset
 
 
 @pytest.mark.parametrize("way", ["rows", "stored", "packs", "packed mix"])
@@ -41,6 +43,9 @@ def test_a_mix_is_explained_and_planned_as_it_is_trained_on(shared_data: Path, w
     assert [one.section for one in report.sections] == ["dataset", "dataset_val.x", "dataset_val.y"]
     train = report.sections[0]
     assert train.num_items == len(dataset)
+    assert train.mix == describe_mix(dataset) != ""
+    assert train.mix in to_text(report)
+    assert [section["mix"] for section in to_dict(report)["sections"]] == [train.mix, None, None]
     counts = getattr(dataset, "counts", train.counts)
     assert (train.num_documents, train.num_tokens) == (counts.rows, counts.tokens)
     assert len(explain_config(cfg).rows) == 1

@@ -360,3 +360,15 @@ def test_gsm8k_is_planned_as_it_is(config: Build, shared_data: Path) -> None:
     assert by_strategy["best_fit_decreasing"].num_packs == section.num_items < by_strategy["next_fit"].num_packs  # pyright: ignore
     assert section.num_tokens == section.counts.tokens
     assert section.spreads["within_step"].worst < 1.03 < section.spreads["none"].worst
+
+
+def rows_of_text(tokenizer: Any) -> list[dict[str, str]]:
+    """A component whose items are no samples."""
+    return [{"text": "a"}]
+
+
+def test_items_of_no_known_kind_are_refused_in_words(config: Build) -> None:
+    cfg = config()
+    cfg.dataset = {"_component_": f"{__name__}.rows_of_text"}
+    with pytest.raises(DataError, match="The items of the data set are dicts with the keys 'text'"):
+        plan_config(cfg)

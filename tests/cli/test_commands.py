@@ -250,6 +250,18 @@ def test_validate_says_ok(own_config: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "OK job.yaml: 1 component, all found and callable as written\n"
 
 
+def test_validate_does_not_call_a_config_of_another_trainer_all_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("axolotl.yaml").write_text("datasets: [{path: a.json, type: alpaca}]\nsequence_len: 512\n")
+    assert main(["validate", "axolotl.yaml"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("axolotl.yaml has no _component_, so there is nothing to check.")
+    assert "docs/coming_from.md" in err
+
+
 def test_validate_says_which_values_are_still_to_be_given(own_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "job.yaml", "file=???", "loss.reduction=${file}"]) == 0
     assert capsys.readouterr().out.endswith("; still to be given: file\n")

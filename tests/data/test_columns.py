@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from torchpipe.data import DetectedToMessages
+from torchpipe.data import ChosenRejectedToMessages, DetectedToMessages, LabelledToMessages
 from torchpipe.data.columns import cell, resolve_column_map, text_cell
 from torchpipe.data.row_content import content_digest
 from torchpipe.datasets import messages_dataset
@@ -46,6 +46,8 @@ def test_a_row_without_columns_is_refused_as_data(row: Any, told: str, reason: s
     for read in (
         lambda: cell(row, "q", "input"),
         lambda: DetectedToMessages()(row),
+        lambda: ChosenRejectedToMessages()(row),
+        lambda: LabelledToMessages()(row),
         lambda: content_digest(row),
         lambda: content_digest(row, ["q"]),
     ):
@@ -63,3 +65,10 @@ def test_rows_without_columns_are_left_out_and_counted_by_a_policy(tmp_path: Pat
 def test_a_dict_of_keys_of_two_kinds_is_refused_where_rows_are_compared():
     with pytest.raises(ColumnError, match="The row can't be compared: .* Keys of a dict are texts"):
         content_digest({"a": {1: 2, "b": 3}})
+
+
+def test_a_column_that_an_option_names_is_not_sent_to_a_column_map():
+    with pytest.raises(
+        ColumnError, match=r"no column 'txt'; it has 'text'\. Did you mean 'text'\? Name the right one under column\.$"
+    ):
+        text_cell({"text": "a"}, "txt", None)

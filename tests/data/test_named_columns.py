@@ -54,7 +54,13 @@ SLIPS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, Any], str]] = [
         messages_dataset,
         {"toy_in": "?", "toy_out": "!", "toy_system": "Add."},
         {"column_map": {"input": "toy_in", "output": "toy_out", "system": "toy_sys"}},
-        "'toy_sys' was named for 'system'.*mean 'toy_system'",
+        "'toy_sys' was named for 'system'.*mean 'toy_system'\\? Name the right one, or map 'system' to null",
+    ),
+    (
+        messages_dataset,
+        {"toy_in": "?", "toy_out": "!"},
+        {"column_map": {"input": "toy_in", "output": "toy_otu"}},
+        "'toy_otu' was named for 'output'.*mean 'toy_out'\\? Name the right one\\.$",
     ),
     (
         preference_dataset,

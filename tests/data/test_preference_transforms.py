@@ -88,7 +88,12 @@ def test_a_turns_own_flags_and_parts_are_taken():
 @pytest.mark.parametrize(
     ("held", "error", "sentence"),
     [
-        ("\n\nHuman: hi", DataError, "In 'rejected': Column 'rejected' holds a str; it must be a list of turns"),
+        ("\n\nHuman: hi", ColumnError, "Column 'rejected' holds a text, not a conversation.*TranscriptPairToMessages"),
+        (
+            {"from": "gpt", "value": "a"},
+            ColumnError,
+            "Column 'rejected' holds one turn, .* name all three in column_map",
+        ),
         ([], DataError, "holds no turns"),
         (turns(("asistant", "a")), DataError, "In 'rejected': Turn 0 has the role 'asistant'.*mean 'assistant'"),
         (turns(("user", None)), DataError, r"The content of turn 0 \('user'\) is null"),
@@ -109,10 +114,14 @@ def test_a_system_column_begins_both_conversations():
     assert out["chosen"][0] == Message("system", "Be kind.", masked=True)
 
 
-@pytest.mark.parametrize("held", ["good", turns(("assistant", "good"))])
+@pytest.mark.parametrize("held", ["good", turns(("assistant", "good")), {"role": "assistant", "content": "good"}])
 def test_answers_beside_a_prompt_are_refused_with_the_columns_to_name(held: Any):
     with pytest.raises(ColumnError, match=r"'chosen' holds an answer to the row's 'prompt'.*{prompt: prompt, chosen"):
         ChosenRejectedToMessages()({"prompt": "u", "chosen": held, "rejected": held})
+
+
+def test_a_prompt_beside_conversations_is_left_alone():
+    assert len(ChosenRejectedToMessages()({**row(), "prompt": "q"})["chosen"]) == len(row()["chosen"])
 
 
 def test_a_missing_column_is_named():
@@ -127,5 +136,5 @@ def test_published_rows(shared_data: Path):
     assert [message.text_content for message in out["rejected"]][1] == "Take them off."
     texts = (shared_data / "preference" / "hh_harmless_8.jsonl").read_text().splitlines()
     for line in texts:
-        with pytest.raises(DataError, match="holds a str; it must be a list of turns"):
+        with pytest.raises(DataError, match="holds a text, not a conversation"):
             ChosenRejectedToMessages()(json.loads(line))

@@ -54,7 +54,7 @@ REAL: dict[str, tuple[dict[str, int], str]] = {
     "torchtune/chat_tiny.json": ({"ShareGPT turns in 'conversations'": 1}, ""),
     "torchtune/hh_rlhf_tiny.json": ({}, "preference_dataset reads pairs"),
     "torchtune/instruct_tiny.json": ({"instruction and response": 2}, ""),
-    "trees/oasst_realistic_seed.json": ({}, "each row is one message; join the rows of a conversation"),
+    "trees/oasst_realistic_seed.json": ({}, "Each row is one message; join the rows of a conversation"),
     "xtuner/demo_multi_turn_1.json": ({}, "'messages' holds dicts with 'toy_system', 'toy_input', 'toy_output'"),
     "xtuner/demo_single_turn.json": ({}, r"no known shape\. Nearest: input and output \(lacks 'input', 'output'\)"),
     "xtuner/qwen35_tokenize_data.jsonl": ({"OpenAI turns in 'messages'": 8}, ""),
@@ -351,3 +351,8 @@ def test_a_transform_that_was_used_can_be_sent_to_another_process() -> None:
     row = {"question": "1 + 1?", "answer": "2"}
     assert pickle.loads(pickle.dumps(transform))(row) == transform(row)
     assert pickle.loads(pickle.dumps(transform))(row) == transform(row)
+
+
+def test_a_message_of_a_tree_is_told_what_to_do_in_whole_sentences() -> None:
+    with pytest.raises(ColumnError, match=r"no conversation to train on\. Each row is one message; join the rows"):
+        DetectedToMessages()({"text": "Hi", "role": "prompter", "parent": None})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchpipe.data.duplicates import duplicate_rows
@@ -24,6 +24,7 @@ def test_the_parts_are_all_rows_and_share_none_and_the_share_is_met_on_average()
     assert 420 < len(validation) < 580
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 300), unique=True, max_size=60), st.integers(0, 5))
 def test_a_row_stays_in_its_part_whatever_rows_are_added_removed_or_moved(numbers: list[int], seed: int) -> None:
     rows = rows_of(301)

@@ -146,3 +146,18 @@ def test_labelled_answers_and_prompts_are_counted() -> None:
     prompts = count_samples(prompt_dataset(TOKENIZER, source=ROWS))
     assert (prompts.rows, prompts.trained_tokens) == (4, 0)
     assert prompts.longest < counts.longest
+
+
+@pytest.mark.parametrize("build", [kto_dataset, prompt_dataset])
+def test_where_nothing_is_stored_leaving_rows_out_is_refused_with_what_stores_them(build: Any) -> None:
+    with pytest.raises(ConfigError, match=r"on_error='skip' .* Store the rows \(cache=True, or packed=True where"):
+        build(TOKENIZER, source=ROWS, on_error="skip")
+
+
+def test_the_warning_of_a_labelled_row_that_trains_nothing_names_ways_that_are_there() -> None:
+    dataset = kto_dataset(tiny_tokenizer(max_seq_len=8), source=ROWS, column_map=COLUMNS)
+    with pytest.warns(
+        UserWarning, match=r"no token that is trained.*its sample\. cache=True leaves such rows out"
+    ) as told:
+        dataset[0]
+    assert "packed=True" not in str(told[0].message)

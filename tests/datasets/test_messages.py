@@ -75,6 +75,29 @@ def test_a_row_of_no_layout_is_named_or_left_out_as_asked() -> None:
     assert "1 no known shape" in describe_shapes(rows, DetectedToMessages())
 
 
+def test_a_column_that_column_map_names_wrongly_is_named() -> None:
+    transform = DetectedToMessages(column_map={"input": "ask", "output": "reply"})
+    with pytest.raises(ColumnError, match=r"no column 'reply', which column_map names; .* Did you mean 'repyl'\?"):
+        transform({"ask": "Hi", "repyl": "Hello"})
+    assert transform({"ask": "Hi", "reply": "Hello"})["messages"][1].text_content == "Hello"
+    assert transform({"ask": "?", "messages": MIXED[0]["messages"]})["messages"][0].role == "user"
+
+
+def test_tools_and_system_that_lead_to_null_are_left_out() -> None:
+    row = {**MIXED[0], "tools": [{"name": "f"}], "system": "Be brief."}
+    assert list(DetectedToMessages()(row)) == ["messages", "tools"]
+    made = DetectedToMessages(column_map={"tools": None, "system": None})(row)
+    assert list(made) == ["messages"]
+    assert [message.role for message in made["messages"]] == ["user", "assistant"]
+    with pytest.raises(ConfigError, match=r"column_map\['input'\] is None; it must be the name of a column"):
+        DetectedToMessages(column_map={"input": None})
+
+
+def test_a_row_that_is_a_list_is_refused_in_words() -> None:
+    with pytest.raises(ColumnError, match=r"^Row 0 of list: The row is a list, .* A list of turns stands under a col"):
+        messages_dataset(TOKENIZER, source=[MIXED[0]["messages"]])[0]
+
+
 def test_of_many_rows_some_are_looked_at_evenly() -> None:
     rows = [MIXED[2]] * 9_000 + [MIXED[0]] * 3_000
     found = shapes_in(rows, DetectedToMessages())

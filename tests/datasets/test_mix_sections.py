@@ -164,6 +164,10 @@ def test_held_out_rows_by_name(built: Any):
             ],
             "Several are called 'x'. Give each a name of its own",
         ),
+        (
+            [{"_component_": "a.b", "weight": 1, "by": "tokens"}],
+            "Number 0 of the list of data sets has 'by', which is said once of the whole mix. .*MixDataset, .*by: ",
+        ),
     ],
 )
 def test_entries_that_can_not_be_understood_are_named(entries: list[Any], sentence: str):

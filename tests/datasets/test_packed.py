@@ -108,6 +108,17 @@ def test_counts_are_those_of_the_samples() -> None:
     assert (counts.rows, counts.tokens, counts.trained_tokens, counts.longest) == (2, 5, 3, 3)
 
 
+def test_a_data_set_is_not_asked_for_a_ledger_that_reads_all_of_its_rows() -> None:
+    class Unread(Samples):
+        name = "rows"
+
+        @property
+        def ledger(self) -> Any:
+            raise AssertionError("It was asked for its ledger.")
+
+    assert PackedDataset(Unread([3, 2]), max_seq_len=6).counts.rows == 2
+
+
 def test_tensors_are_packed_like_lists() -> None:
     rows = [{"tokens": torch.tensor([1, 2]), "labels": torch.tensor([2, -100])}]
     assert as_lists(PackedDataset(rows, max_seq_len=3)[0])["tokens"] == [1, 2, 0]

@@ -9,8 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader
 
-from torchpipe.datasets import StoredDataset, messages_dataset
+import torchpipe.data
+from torchpipe.datasets import (
+    StoredDataset,
+    chat_dataset,
+    kto_dataset,
+    messages_dataset,
+    preference_dataset,
+    prompt_dataset,
+)
+from torchpipe.models.tiny import tiny_tokenizer
 
 REPOSITORY = Path(__file__).parents[2]
 TOOL = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "tools" / "data_recipes.py")))
@@ -253,3 +263,33 @@ def test_the_pages_code_is_the_modules_and_each_piece_is_short(page: str) -> Non
         assert len([line for line in piece.splitlines() if line]) < 10
     told = '"""Transforms, sources and filters of one\'s own, as docs/recipes_for_data.md shows them."""\n\n'
     assert sorted(map(str.strip, pieces)) == sorted(map(str.strip, module.removeprefix(told).split("\n\n\n")))
+
+
+def test_each_kind_of_data_set_has_the_collate_function_that_the_page_names(page: str) -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    other = [turns[0], {"role": "assistant", "content": "What?"}]
+    chats: Any = [{"messages": turns, "prompt": turns[:1], "label": True, "chosen": turns, "rejected": other}]
+    tokenizer = tiny_tokenizer(max_seq_len=64)
+    openai: Any = {"conversation_column": "messages", "conversation_style": "openai"}
+    made = {
+        "padded_collate_sft": (chat_dataset(tokenizer, source=chats, **openai), ["tokens", "labels"]),
+        "padded_collate_packed": (
+            chat_dataset(tokenizer, source=chats, packed=True, **openai),
+            ["tokens", "labels", "input_pos", "mask"],
+        ),
+        "padded_collate_dpo": (preference_dataset(tokenizer, source=chats), None),
+        "padded_collate_packed_pairs": (
+            preference_dataset(tokenizer, source=chats, packed=True),
+            ["tokens", "labels", "input_pos", "mask", "documents", "num_pairs"],
+        ),
+        "padded_collate_kto": (kto_dataset(tokenizer, source=chats), ["tokens", "labels", "desirable"]),
+        "padded_collate_prompts": (
+            prompt_dataset(tokenizer, source=chats, keep_columns=["label"]),
+            ["tokens", "input_pos", "prompt_lens", "columns"],
+        ),
+    }
+    section = page[page.index("## In a DataLoader") : page.index("## What became of every row")]
+    assert re.findall(r"\| `(padded_collate_\w+)` \|", section) == list(made)
+    for name, (dataset, keys) in made.items():
+        (batch,) = DataLoader(dataset, collate_fn=getattr(torchpipe.data, name))
+        assert isinstance(batch, tuple) if keys is None else sorted(batch) == sorted(keys), name

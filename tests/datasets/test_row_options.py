@@ -102,7 +102,7 @@ def test_where_every_row_is_bad_the_first_error_is_said(tmp_path: Path, options:
 
 def test_rows_that_are_samples_by_number_are_not_left_out(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match="on_error='skip' gives a row no sample, and each row of an SFTDataset is one"
+        ConfigError, match="on_error='skip' gives a row no sample, and without a store row k is sample k"
     ):
         chats(tmp_path, packed=False)
     with pytest.raises(ConfigError, match=r"'max_error_shar' is not an option of .*Did you mean 'max_error_share'\?"):

@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from torchpipe.datasets import StoredDataset, chat_dataset, instruct_dataset
+from torchpipe.datasets import StoredDataset, chat_dataset, instruct_dataset, messages_dataset
 from torchpipe.errors import ColumnError, ConfigError, MalformedRow
 from torchpipe.models.tiny import tiny_tokenizer
 
@@ -92,7 +92,9 @@ def test_tools_of_one_row_keep_their_own_keys_up_to_the_message(tmp_path: Path) 
 
 
 def test_a_stream_is_refused_by_a_builder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="streaming=True gives a stream, whose rows have no number"):
+    with pytest.raises(
+        ConfigError, match=r"streaming=True gives a stream, .*HuggingFaceStreamingSource \(docs/pipeline\.md"
+    ):
         instruct(str(tmp_path / "a.jsonl"), streaming=True)
 
 
@@ -118,3 +120,12 @@ def test_one_broken_line_is_left_out_and_written_down(tmp_path: Path) -> None:
     assert written["reason"] == "malformed_json"
     assert "qa.jsonl, line 4 is not valid JSON" in written["error"]
     assert written["content"] == '{"input": "3 + 1?", "out'
+
+
+@pytest.mark.parametrize("option", ["sequence_len", "max_samples", "val_size"])
+def test_an_option_of_another_trainer_is_refused_without_internals(tmp_path: Path, option: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    theirs: Any = {option: 1}
+    with pytest.raises(ConfigError, match=rf"^'{option}' is not an option of .* docs/coming_from\.md says") as told:
+        messages_dataset(TOKENIZER, source=str(tmp_path / "rows.jsonl"), **theirs)
+    assert "__init__" not in str(told.value)

@@ -5,6 +5,7 @@ to standard output, both as JSON.
 import itertools
 import json
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import grain
@@ -41,9 +42,20 @@ def documents(name: str, first: int, stop: int) -> SingleDatasetConfig:
     return SingleDatasetConfig(source=range(first, stop), processor=Cutting.Config(), name=name)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Web:
+    """A stream of numbers, of which each rank has its part."""
+
+    stop: int
+
+    def build(self, *, dataset_iteration_policy: DatasetIterationPolicy) -> grain.IterDataset[int]:
+        policy = dataset_iteration_policy
+        part = range(10_000, 10_000 + self.stop)[policy.dp_rank :: policy.dp_world_size]
+        return grain.MapDataset.source(part).repeat().to_iter_dataset(IN_THIS_THREAD)
+
+
 def stream(name: str, stop: int) -> SingleDatasetConfig:
-    numbers = grain.MapDataset.source(range(10_000, 10_000 + stop)).repeat().to_iter_dataset(IN_THIS_THREAD)
-    return SingleDatasetConfig(source=numbers, processor=Cutting.Config(), name=name)
+    return SingleDatasetConfig(source=Web(stop=stop), processor=Cutting.Config(), name=name)
 
 
 def graphs() -> dict[str, Any]:

@@ -182,6 +182,18 @@ def test_a_stream_is_this_ranks_part_and_is_shuffled_some_rows_at_a_time(grain_o
     assert dict(plain) == dict(ranks[0])  # a row draws by its number, not by its place
 
 
+def test_a_stream_that_can_not_take_its_part_is_for_one_rank(grain_of: Build, graph_rows: Rows) -> None:
+    policy = DatasetIterationPolicy(
+        seed=0, shuffle=False, repeat=False, dp_rank=0, dp_world_size=1, streaming_shuffle_buffer_size=4
+    )
+    config = SingleDatasetConfig(source=Numbers(policy, 60), name="numbers")
+    assert graph_rows(grain_of(config)) == list(range(60))
+    with pytest.raises(
+        ConfigError, match="numbers is a stream that was given as it is, and each of 2 ranks would read"
+    ):
+        grain_of(config, dp_world_size=2)
+
+
 def test_a_shuffled_stream_goes_on_from_any_of_its_states(grain_of: Build) -> None:
     def rows() -> Any:
         return iter(grain_of(SingleDatasetConfig(source=NumbersConfig()), shuffle=True, dp_world_size=4))

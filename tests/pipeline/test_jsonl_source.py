@@ -57,6 +57,15 @@ def test_files_of_a_pattern_are_sorted_and_patterns_stay_in_their_order(tmp_path
     assert [source[index]["n"] for index in range(len(source))] == [2, 3, 4, 5]
 
 
+def test_a_file_is_opened_once_for_all_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_of(written(tmp_path / "a.jsonl", *range(50)), written(tmp_path / "b.jsonl", *range(50)))
+    opened: list[object] = []
+    os_open = os.open
+    monkeypatch.setattr(os, "open", lambda path, *how: (opened.append(path), os_open(path, *how))[1])
+    assert [source[index * 37 % 100]["n"] for index in range(100)] == [index * 37 % 100 % 50 for index in range(100)]
+    assert len(opened) <= 2
+
+
 def test_blank_lines_are_no_rows_and_a_last_line_needs_no_end(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf\n \t\n{"n": 1}\r\n\r\n   \n\n  {"n": 2}  \n{"n": 3}')
     source = source_of(tmp_path / "a.jsonl")

@@ -1,6 +1,7 @@
 """Graphs that are planned: each row once, the same rows for any number of ranks and workers, resumed to the bit."""
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
+from torchpipe.pipeline.planned_batches import PlannedBatches
 
 Loader = Callable[..., GrainDataLoader]
 Batch = tuple[dict[str, Any], torch.Tensor]
@@ -498,3 +500,28 @@ def test_an_argument_that_there_is_not_is_refused() -> None:
     config: Any = GrainDataLoader.Config(dataset=single(5))
     with pytest.raises(TypeError, match="dp_wold_size"):
         config.build(tokenizer=None, max_context_length=8, num_tokens_per_batch=8, dp_wold_size=2)
+
+
+def test_a_copy_of_a_plan_for_another_process_has_no_recipes(loader: Loader) -> None:
+    planned = loader(single(9, name="a"))
+    assert planned.why_not_planned is None
+    assert isinstance(planned.rows, PlannedBatches)
+    graph = planned.rows.graph
+    assert graph.recipes["a"].described_source == "list"
+    copied = pickle.loads(pickle.dumps(graph))
+    assert copied.recipes == {}
+    assert copied.num_rows(0) == graph.num_rows(0)
+
+
+def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(4, longest=5), max_epochs=2, name="a"),
+        WeightedDataset(dataset=single(9, first=10**5, longest=5), max_epochs=1, name="b"),
+    )
+    graph = DatasetMixConfig(datasets=children, stop="all")
+    rows = loader(graph, repeat=True)
+    twice = Counter({pair: 2 * count for pair, count in pairs_of_rows(rows_of(4, longest=5)).items()})
+    assert pairs(list(rows)) == twice + pairs_of_rows(rows_of(9, first=10**5, longest=5))
+    resumed = loader(graph, repeat=True)
+    resumed.load_state_dict(rows.state_dict())
+    assert list(resumed) == []

@@ -1,8 +1,9 @@
 """Graphs that Grain runs: the same batches for any number of ranks and workers, resumed to the bit."""
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -184,61 +185,31 @@ def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
         assert firsts == Counter(100 * row for row in range(33))
 
 
-def plain_stream(number: int) -> grain.IterDataset[list[int]]:
-    """Rows that know of no ranks and end after one pass."""
-    rows = grain.MapDataset.source([[100 * row, 2 + row * 7 % 20] for row in range(number)])
-    return rows.to_iter_dataset(grain.ReadOptions(num_threads=0))
-
-
-class Once:
-    """A source config whose stream does not begin again, whatever it is asked for."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def build(self, *, dataset_iteration_policy: Any) -> grain.IterDataset[list[int]]:
-        return plain_stream(self.number)
-
-
-def firsts_of(batches: Iterable[Batch]) -> list[int]:
-    return [int(batch["input"][0]) // 100 for batch, _ in batches if batch["num_valid_tokens"]]
-
-
-@pytest.mark.parametrize("num_logical_shards", [1, 3, 4])
-def test_a_stream_that_is_given_as_it_is_is_divided_and_repeated(num_logical_shards: int, loader: Loader) -> None:
-    config = SingleDatasetConfig(source=plain_stream(10), processor=Consecutive.Config())
-    options = {"shuffle": False, "num_logical_shards": num_logical_shards}
-    assert sorted(firsts_of(loader(config, repeat=False, **options))) == list(range(10))
-    endless = loader(config, **options)
-    given = firsts_of(islice(iter(endless), 24))
-    assert Counter(given) <= Counter(list(range(10)) * 3)
-    assert given[:10] == list(range(10)) if num_logical_shards == 1 else set(given) == set(range(10))
-    state = endless.state_dict()
-    rest = firsts_of(islice(iter(endless), 20))
-    resumed = loader(config, **options)
-    resumed.load_state_dict(state)
-    assert firsts_of(islice(iter(resumed), 20)) == rest
-    endless.close(), resumed.close()
-
-
-def test_a_stream_of_fewer_rows_than_parts_can_not_be_repeated(loader: Loader) -> None:
-    config = SingleDatasetConfig(source=plain_stream(2), processor=Consecutive.Config())
-    with pytest.raises(
-        DataError, match=r"PrefetchIterDataset has 2 rows, fewer than the 3 ranks \(or logical shards\)"
-    ):
-        list(islice(loader(config, num_logical_shards=3), 9))
-
-
-def test_a_stream_that_ends_though_rows_repeat_ends_the_batches_of_one_rank(loader: Loader) -> None:
-    config = SingleDatasetConfig(source=Once(5), processor=Consecutive.Config())
-    assert firsts_of(loader(config, shuffle=False)) == [0, 1, 2, 3, 4]
-    with pytest.raises(DataError, match="Part 1 of the graph has no batch 11, though repeat is True, and other ranks"):
-        list(loader(config, rank=1, world_size=2))
+def test_what_became_of_the_rows_is_counted_over_all_parts(loader: Loader) -> None:
+    rows = loader(
+        ConcatThenSplitPackingConfig(dataset=stream(33)), repeat=False, num_logical_shards=3, num_prefetch_batches=0
+    )
+    batches = list(rows)
+    told = rows.ledger
+    assert (told["numbers"]["rows_in"], told["numbers"]["rows_out"]) == (33, 33)
+    packed = told["ConcatThenSplitPackingConfig"]
+    assert packed["rows_out"] == sum(bool(batch["num_valid_tokens"]) for batch, _ in batches)
+    assert packed["tokens_in"] == packed["tokens_out"] + sum(packed["tokens_left_out"].values())
 
 
 def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) -> None:
     with pytest.raises(ConfigError, match=r"needs ranks that agree where it does. Call\s.*init_process_group first"):
         iter(loader(stream(), repeat=False, world_size=2))
+
+
+def test_a_stream_that_ends_where_it_should_repeat_is_an_error(loader: Loader) -> None:
+    class Once(NumbersConfig):
+        def build(self, *, dataset_iteration_policy: Any) -> Numbers:
+            return Numbers(self.number, dataclasses.replace(dataset_iteration_policy, repeat=False))
+
+    rows = SingleDatasetConfig(source=Once(5), processor=Consecutive.Config())
+    with pytest.raises(DataError, match=r"Part 0 of 1 of the graph has ended, and repeat is True. Its\s+source has to"):
+        list(loader(rows))
 
 
 def test_epochs_of_a_stream_are_not_counted(loader: Loader) -> None:
@@ -257,8 +228,9 @@ class TestState:
         ("damage", "sentence"),
         [
             ({"num_logical_shards": 0}, "is of 0 logical shards"),
-            ({"shard_00000": "7"}, "has a part that stands at '7'"),
-            ({"shard_00000": "1 {}"}, "Part 0 of the graph can't go on from its state {}"),
+            ({"parts": '{"0":7}'}, "has a part '0' that stands at 7"),
+            ({"parts": "7"}, "has parts '7', which can't be read"),
+            ({"parts": '{"0":[1,{}]}'}, "Part 0 of the graph can't go on from its state {}"),
             ({"way": "planned"}, "ran as a plan, from a store, and now it runs by Grain"),
         ],
     )

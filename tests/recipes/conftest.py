@@ -101,6 +101,57 @@ def tiny_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
 
 
 @pytest.fixture
+def graph_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
+    """Function (**overrides) -> configs/tiny/graph.yaml on the sample chats, small enough for a test."""
+
+    def build(**overrides: Any) -> DictConfig:
+        config = OmegaConf.load(repository / "configs" / "tiny" / "graph.yaml")
+        small = {
+            "data_file": str(repository / "torchpipe" / "assets" / "sample_chats.json"),
+            "output_dir": str(tmp_path / "out"),
+            "tokenizer.max_seq_len": 256,
+            "dataloader.cache_dir": str(tmp_path / "cache"),
+            "dataloader.num_proc": 1,
+            "save_every_n_steps": None,
+            "model.num_layers": 1,
+            "model.embed_dim": 32,
+            "model.intermediate_dim": 64,
+            "num_rows_for_training_loss": 8,
+            "max_generated_tokens": 4,
+            "max_steps": 6,
+        }
+        for key, value in {**small, **{k.replace("__", "."): v for k, v in overrides.items()}}.items():
+            OmegaConf.update(config, key, value)
+        mix = OmegaConf.select(config, "dataloader.dataset.dataset") or {"datasets": []}
+        for child in mix["datasets"]:
+            child.dataset.source.split = "train[:24]"
+        assert isinstance(config, DictConfig)
+        return config
+
+    return build
+
+
+@pytest.fixture
+def random_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The section of a graph whose processor draws random numbers, so that Grain runs it; also in new processes."""
+    (tmp_path / "random_rows.py").write_text(
+        "from torchpipe.pipeline import SampleProcessor, TextSequence\n"
+        "class RandomIds(SampleProcessor):\n"
+        "    def __call__(self, sample, rng):\n"
+        "        ids = rng.integers(0, 500, size=sample)\n"
+        "        return TextSequence(input_ids=ids[:-1], labels=ids[1:])\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    single = {
+        "_component_": "torchpipe.pipeline.SingleDatasetConfig",
+        "source": list(range(2, 40)),
+        "processor": {"_component_": "random_rows.RandomIds.Config"},
+    }
+    return {"_component_": "torchpipe.pipeline.ConcatThenSplitPackingConfig", "dataset": single}
+
+
+@pytest.fixture
 def torchpipe_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Function (*words, cwd=, timeout=) -> the finished `torchpipe ...` process, its output as text."""
 

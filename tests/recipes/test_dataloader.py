@@ -7,41 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from safetensors.torch import load_file
 
 from torchpipe.errors import ConfigError, LoaderStateError
-
-
-@pytest.fixture
-def graph_config(repository: Path, tmp_path: Path) -> Callable[..., DictConfig]:
-    """Function (**overrides) -> configs/tiny/graph.yaml on the sample chats, small enough for a test."""
-
-    def build(**overrides: Any) -> DictConfig:
-        config = OmegaConf.load(repository / "configs" / "tiny" / "graph.yaml")
-        small = {
-            "data_file": str(repository / "torchpipe" / "assets" / "sample_chats.json"),
-            "output_dir": str(tmp_path / "out"),
-            "tokenizer.max_seq_len": 256,
-            "dataloader.cache_dir": str(tmp_path / "cache"),
-            "dataloader.num_proc": 1,
-            "save_every_n_steps": None,
-            "model.num_layers": 1,
-            "model.embed_dim": 32,
-            "model.intermediate_dim": 64,
-            "num_rows_for_training_loss": 8,
-            "max_generated_tokens": 4,
-            "max_steps": 6,
-        }
-        for key, value in {**small, **{k.replace("__", "."): v for k, v in overrides.items()}}.items():
-            OmegaConf.update(config, key, value)
-        mix = OmegaConf.select(config, "dataloader.dataset.dataset") or {"datasets": []}
-        for child in mix["datasets"]:
-            child.dataset.source.split = "train[:24]"
-        assert isinstance(config, DictConfig)
-        return config
-
-    return build
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -91,24 +60,14 @@ def test_one_pass_has_as_many_steps_as_it_takes(
 
 
 def test_a_processor_that_draws_random_numbers_is_trained_on_as_rows_come(
-    sft: ModuleType, graph_config: Callable[..., DictConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sft: ModuleType,
+    graph_config: Callable[..., DictConfig],
+    random_graph: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    single = {
-        "_component_": "torchpipe.pipeline.SingleDatasetConfig",
-        "source": list(range(2, 40)),
-        "processor": {"_component_": "random_rows.RandomIds.Config"},
-    }
-    (tmp_path / "random_rows.py").write_text(
-        "import numpy as np\n"
-        "from torchpipe.pipeline import SampleProcessor, TextSequence\n"
-        "class RandomIds(SampleProcessor):\n"
-        "    def __call__(self, sample, rng):\n"
-        "        ids = rng.integers(0, 500, size=sample)\n"
-        "        return TextSequence(input_ids=ids[:-1], labels=ids[1:])\n"
-    )
-    pytest.MonkeyPatch().syspath_prepend(str(tmp_path))
     config = graph_config(dataloader__dataset=None, max_steps=4)
-    config.dataloader.dataset = {"_component_": "torchpipe.pipeline.ConcatThenSplitPackingConfig", "dataset": single}
+    config.dataloader.dataset = random_graph
     whole = config.copy()
     whole.output_dir = str(tmp_path / "whole")
     sft.main(whole)

@@ -22,6 +22,10 @@ from torchpipe.modules.losses import LinearCrossEntropyLoss
 from torchpipe.training import mean_loss, set_seed
 
 Build = Callable[..., DictConfig]
+PAIRS = {
+    "_component_": "torchpipe.datasets.preference_dataset",
+    "source": str(Path(__file__).parents[2] / "torchpipe" / "assets" / "sample_pairs.json"),
+}
 
 
 def weights_of(output_dir: str) -> dict[str, torch.Tensor]:
@@ -338,6 +342,14 @@ def test_a_bad_input_is_one_sentence_before_a_model_is_built(
 ) -> None:
     with pytest.raises(error, match=sentence):
         sft.main(tiny_config(**{"model__embed_dim": -1, **overrides}))  # that model can't be built
+
+
+@pytest.mark.parametrize("key", ["dataset", "dataset_val"])
+def test_pairs_are_refused_with_the_recipe_that_trains_on_them(sft: ModuleType, tiny_config: Build, key: str) -> None:
+    cfg = tiny_config(model__embed_dim=-1, dataset_val=None)
+    cfg[key] = PAIRS
+    with pytest.raises(ConfigError, match="Recipe sft trains on samples .* are pairs: `torchpipe run dpo` trains on"):
+        sft.main(cfg)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,9 @@ def with_provenance(
     cut: Cut | None = made.get("cut")
     places: Sequence[int] = range(document.start, document.start + len(document.tokens))
     if cut is not None:
-        places = [cut.places[place] for place in places]
+        # Of a part of a row, the last label may be the next part's first token.
+        whole = [*cut.places, cut.stop]
+        places = [whole[place] for place in places]
         document = replace(document, start=places[0], cut_side=cut.side, notes=(*document.notes, *cut_notes(made)))
     told = origin.conversation(sample, cut, place=conversation)
     if told is None:

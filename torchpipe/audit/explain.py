@@ -8,6 +8,8 @@ from typing import Any
 
 from torchpipe.audit.documents import conversation_only, document_of, with_provenance, with_shared_prompt
 from torchpipe.audit.explanation import DocumentView, Explanation, RowView
+from torchpipe.audit.graph_config import SECTION, built_graph, is_of_graph
+from torchpipe.audit.graph_rows import GraphRows, GraphView
 from torchpipe.audit.item import Item, item_of, num_cut_of
 from torchpipe.audit.nouns import noun_of
 from torchpipe.audit.origin import Origin, decided_by, hints, locate
@@ -72,19 +74,45 @@ def explain_config(
 
     Of a packed data set only the samples that the asked packs need are read.
 
+    Of a config with a graph (``dataloader``) and no ``dataset``, the rows are those of the graph's first source, in its
+    order; with the section "dataloader", or a node's name, those of the graph or node, in the first epoch's order.
+
     Args:
         cfg: a whole config.
         rows: which rows; None: the first ``num_rows``.
         num_rows: how many of the first rows, at most; all where there are fewer.
-        section: the dataset section's key.
+        section: the dataset section's key, or a node's name.
 
     Raises:
         ConfigError: there is no such section or row, or a part of the config can't be built.
     """
+    if is_of_graph(cfg, section):
+        return _explain_graph(cfg, list(range(num_rows) if rows is None else rows), rows is None, section)
     dataset, tokenizer, is_whole = dataset_of(cfg, rows=rows, num_rows=num_rows, section=section)
     chosen = range(min(num_rows, len(dataset))) if rows is None else rows
     found = explain(dataset, tokenizer, rows=list(chosen))
     return found if is_whole else replace(found, num_rows=None)
+
+
+def graph_rows_of(cfg: Mapping[Any, Any], rows: Sequence[int], section: str) -> tuple[GraphView, GraphRows]:
+    """A config's graph, and the rows of the node that a section names; see :func:`explain_config`."""
+    view = GraphView(loader=built_graph(cfg)[0])
+    name = "" if section == SECTION else None if section == "dataset" else section
+    return view, view.rows_of(name, rows=rows)
+
+
+def _explain_graph(cfg: Mapping[Any, Any], rows: list[int], are_at_most: bool, section: str) -> Explanation:
+    view, dataset = graph_rows_of(cfg, rows, section)
+    chosen = rows[: len(dataset)] if are_at_most else rows
+    found = explain(dataset, view.loader.context.tokenizer, rows=chosen)
+    notes = list(found.notes)
+    if view.graph is None:
+        notes.append(f"Grain runs this graph, so which source a row is of isn't known: {view.loader.why_not_planned}")
+    if any(document.ends_with_target for row in found.rows for document in row.documents):
+        notes.append("a last label is shown as a token behind its document; it is no token of the row")
+    decided = view.decided_by(dataset, [row.index for row in found.rows])
+    num_rows = None if view.graph is None else found.num_rows
+    return replace(found, num_rows=num_rows, decided_by=decided, notes=tuple(notes))
 
 
 def dataset_of(
@@ -118,7 +146,7 @@ def dataset_of(
 
 def _row(dataset: Any, index: int, pieces: Pieces) -> RowView:
     part, number = locate(dataset, index)
-    origin = Origin.of(part)
+    origin = part.origin_of(number) if isinstance(part, GraphRows) else Origin.of(part)
     noun = noun_of(part)
     try:
         sample = dataset[index]
@@ -156,6 +184,11 @@ class _Seen:
     def document(self, place: int, offset: int, pieces: Pieces) -> DocumentView:
         """One of its documents, with where its tokens come from."""
         part, origin = self.part, self.origin
+        if isinstance(part, GraphRows):
+            fills = bool(self.sample["fills"][place])
+            return part.told(
+                document_of(self.item, place, offset, pieces, padding=fills), self.sample, self.number, place
+            )
         spans = part.spans(self.number) if isinstance(part, PackedDataset) else None
         padding = spans is not None and place >= len(spans)
         document = document_of(self.item, place, offset, pieces, padding=padding)

@@ -48,13 +48,15 @@ def _document(document: DocumentView) -> dict[str, Any]:
         messages = [asdict(message) for message in document.messages]
     return {
         "sample": document.sample,
+        "source": document.source,
         "start": document.start,
         "offset": document.offset,
         "side": document.side or None,
         "num_prompt": document.num_prompt,
         "num_shared": document.num_shared,
         "padding": document.padding,
-        "num_tokens": len(document.tokens),
+        "num_tokens": document.num_tokens,
+        "ends_with_target": document.ends_with_target,
         "num_trained": document.num_trained,
         "num_cut": document.num_cut,
         "cut_side": document.cut_side,

@@ -105,15 +105,15 @@ def _row_lines(row: RowView, labels: bool, columns: int, max_tokens: int | None)
         for offset, run in runs_of(document):
             left = len(run) if max_tokens is None else max(0, max_tokens - shown)
             if not left:
-                yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
+                yield [("note", f"{'':{_INDENT}}... {row.num_shown - shown:,} tokens more")]
                 return
             words = run_words(document, run)
             state = "trained" if run[0].trained else "masked"
             yield [(state, f"{offset:>6}  {f'{state:<7}  {words}' if words else state}")]
             yield from _token_lines(run[:left], labels, columns)
             shown += min(left, len(run))
-    if shown < row.num_tokens:
-        yield [("note", f"{'':{_INDENT}}... {row.num_tokens - shown:,} tokens more")]
+    if shown < row.num_shown:
+        yield [("note", f"{'':{_INDENT}}... {row.num_shown - shown:,} tokens more")]
 
 
 def _heading_lines(row: RowView, place: int) -> Iterator[Line]:

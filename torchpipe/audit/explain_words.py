@@ -33,7 +33,8 @@ def decided_line(explanation: Explanation) -> str:
 
 def row_line(explanation: Explanation, row: RowView) -> str:
     """One row in numbers; of joined data sets, also whose it is."""
-    counted = "refused" if row.refused else f"{row.num_tokens:,} tokens, {row.num_trained:,} trained"
+    tokens = f"{row.num_tokens:,} tokens" if row.packed else _tokens(row.documents[0], row.num_tokens)
+    counted = "refused" if row.refused else f"{tokens}, {row.num_trained:,} trained"
     if row.desirable is not None:
         counted += f", {'a desirable' if row.desirable else 'an undesirable'} answer"
     told = f"{'pack' if row.packed else row.noun} {row.index}: {counted}"
@@ -56,19 +57,26 @@ def document_line(row: RowView, place: int) -> str | None:
     a pair in numbers; None for the one document of a row.
     """
     document = row.documents[place]
-    length = len(document.tokens)
+    length = document.num_tokens
     if not row.packed:
         counted = "" if row.refused else f": {length:,} tokens, {document.num_trained:,} trained"
         return f"{document.side}{counted}" if document.side else None
     if document.padding:
         return f"padding: tokens {span(document.offset, length)} of the pack, not trained{_positions(document)}"
     told = f"document {place}"
-    if document.sample is not None:
+    if document.source is not None:
+        told += f": row {document.sample} of {visible(document.source, spaces=False)}"
+        told += f" from its token {document.start} on" * bool(document.start)
+    elif document.sample is not None:
         told += f": pair {document.sample}, {document.side}" if document.side else f": sample {document.sample}"
         if document.start:
             told += f" from its token {document.start} on"
-    told += f", {length:,} tokens, {document.num_trained:,} trained"
+    told += f", {_tokens(document, length)}, {document.num_trained:,} trained"
     return f"{told}; tokens {span(document.offset, length)} of the pack{_positions(document)}"
+
+
+def _tokens(document: DocumentView, number: int) -> str:
+    return f"{number:,} tokens{' and a last label' * document.ends_with_target}"
 
 
 def cut_line(document: DocumentView) -> str | None:
@@ -117,7 +125,7 @@ def span(first: int, length: int) -> str:
 
 
 def _positions(document: DocumentView) -> str:
-    positions = [token.position for token in document.tokens]
+    positions = [token.position for token in document.tokens[: document.num_tokens]]
     runs: list[tuple[int, int]] = []  # first, length
     for position in positions:
         if runs and position == sum(runs[-1]):

@@ -96,6 +96,8 @@ class DocumentView:
         num_prompt: messages at its start that are the prompt of what is compared, judged or asked for; none of them is
             trained.
         num_shared: of a pair, tokens that both sides begin with, and neither trains.
+        source: of a graph, the name of the node whose row it is; None elsewhere.
+        ends_with_target: whether the last of the tokens is the document's last label, and no input.
     """
 
     sample: int | None
@@ -112,6 +114,13 @@ class DocumentView:
     side: str = ""
     num_prompt: int = 0
     num_shared: int = 0
+    source: str | None = None
+    ends_with_target: bool = False
+
+    @property
+    def num_tokens(self) -> int:
+        """Its tokens in the row."""
+        return len(self.tokens) - self.ends_with_target
 
     @property
     def num_trained(self) -> int:
@@ -153,6 +162,11 @@ class RowView:
     @property
     def num_tokens(self) -> int:
         """Tokens, padding included."""
+        return sum(document.num_tokens for document in self.documents)
+
+    @property
+    def num_shown(self) -> int:
+        """The same, and last labels that are no inputs."""
         return sum(len(document.tokens) for document in self.documents)
 
 

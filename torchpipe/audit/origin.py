@@ -14,7 +14,6 @@ from torchpipe.data.trace import TokenTrace
 from torchpipe.data.whole_row import Cut, gives_trace
 from torchpipe.datasets import (
     KTODataset,
-    MaskedMessages,
     PackedDataset,
     PreferenceDataset,
     PromptDataset,
@@ -206,7 +205,7 @@ def _parameters(model_transform: Any) -> Collection[str]:
 def decided_by(origin: Origin, tokenizer: Any) -> dict[str, Any]:
     """What decides which tokens are trained, name to value; None where it isn't known."""
     message_transform = origin.message_transform
-    inner = message_transform.message_transform if isinstance(message_transform, MaskedMessages) else message_transform
+    inner = getattr(message_transform, "message_transform", message_transform)  # of one that masks what another gives
     strategy = getattr(message_transform, "masking_strategy", None)
     template = getattr(tokenizer, "prompt_template", None)
     inner_tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a multimodal transform holds one

@@ -4,8 +4,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from torchpipe.audit.graph_plan import GraphPlan
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
 from torchpipe.data.pair_transform import SIDES
+from torchpipe.loading import Spread
 
 SCHEMA = "torchpipe.plan/1"
 
@@ -20,6 +22,7 @@ def to_dict(report: PlanReport) -> dict[str, Any]:
         "sections": [_section(section) for section in report.sections],
         "alternatives": [asdict(one) for one in report.alternatives],
         "why_no_alternatives": report.why_no_alternatives,
+        "graph": None if report.graph is None else _graph(report.graph),
     }
 
 
@@ -28,16 +31,30 @@ def to_json(report: PlanReport, *, indent: int | None = None) -> str:
     return json.dumps(to_dict(report), ensure_ascii=True, indent=indent)
 
 
+def _graph(plan: GraphPlan) -> dict[str, Any]:
+    rows = None
+    if plan.rows is not None:
+        rows = {**asdict(plan.rows), "fill": plan.rows.fill, "spread": _spread(plan.rows.spread)}
+    told = asdict(plan)
+    del told["steps_told"]
+    return {**told, "rows": rows, "steps_an_epoch": plan.steps_an_epoch}
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    told = asdict(spread)
+    del told["length_correlation"]  # of documents' lengths, which were not given
+    return told
+
+
 def _section(section: SectionPlan) -> dict[str, Any]:
     steps = section.steps
-    spreads = {balance: asdict(spread) for balance, spread in section.spreads.items()}
-    for spread in spreads.values():
-        del spread["length_correlation"]  # of documents' lengths, which were not given
+    spreads = {balance: _spread(spread) for balance, spread in section.spreads.items()}
     return {
         "section": section.section,
         "names": list(section.names),
         "ledger": dict(section.ledger),
         "counts": asdict(section.counts),
+        "mix": section.mix or None,
         "packed": section.is_packed,
         "max_seq_len": section.max_seq_len,
         "strategy": section.strategy,

@@ -7,6 +7,8 @@ from typing import Any, get_args
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from torchpipe.audit.graph_config import is_of_graph
+from torchpipe.audit.graph_plan import MAX_STEPS, GraphPlan, plan_graph
 from torchpipe.audit.plan_compare import Alternative, compare
 from torchpipe.audit.plan_cost import StatedCost, cost_of_config
 from torchpipe.audit.plan_parts import Part, parts_of
@@ -14,14 +16,10 @@ from torchpipe.config import Setting, instantiate, read_settings
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.ledger_words import Noun
 from torchpipe.data.pair_transform import SIDES
-from torchpipe.datasets import MixDataset, PackedDataset, instantiate_dataset, instantiate_held_out
+from torchpipe.datasets import MixDataset, PackedDataset, describe_mix, instantiate_dataset, instantiate_held_out
 from torchpipe.errors import ConfigError
 from torchpipe.loading import Balance, GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import PADDING, num_micro_batches
-
-MAX_STEPS = 1000
-"""Steps of an epoch whose layout over ranks is measured."""
-
 
 SETTINGS: dict[str, Setting] = {
     "batch_size": Setting(8, at_least=1),
@@ -65,6 +63,7 @@ class SectionPlan:
         num_padding_items: padding packs of an epoch.
         spreads: over ranks, in the first epoch, by :data:`~torchpipe.loading.Balance`; "steps" only where rows are
             shuffled.
+        mix: the shares of a mix, realised and asked for; "" where nothing is mixed.
     """
 
     section: str
@@ -86,6 +85,7 @@ class SectionPlan:
     micro_batches: int
     num_padding_items: int
     spreads: Mapping[str, Spread]
+    mix: str = ""
 
     @property
     def is_packed(self) -> bool:
@@ -116,9 +116,10 @@ class PlanReport:
         world_size: ranks.
         settings: what decides the steps: batch_size, gradient_accumulation_steps, ...
         cost: of a document, and whose coefficients it has.
-        sections: ``dataset``, and ``dataset_val`` where there is one.
+        sections: ``dataset``, unless there is a graph, and ``dataset_val`` where there is one.
         alternatives: strategies and lengths for ``dataset``.
         why_no_alternatives: why there are none; None where there are.
+        graph: of the section ``dataloader``, where the rows come from one; None elsewhere.
     """
 
     world_size: int
@@ -127,6 +128,7 @@ class PlanReport:
     sections: tuple[SectionPlan, ...]
     alternatives: tuple[Alternative, ...]
     why_no_alternatives: str | None = None
+    graph: GraphPlan | None = None
 
 
 def plan_config(
@@ -156,12 +158,17 @@ def plan_config(
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, 1 or more.")
     settings = _settings(cfg)
-    for key in ("tokenizer", "dataset"):
+    is_asked = bool(strategies or max_seq_lens)
+    has_graph = is_of_graph(cfg, "dataset")
+    if has_graph and is_asked:
+        raise ConfigError(f"strategies and max_seq_len were given. {_NO_OTHER_PACKS}")
+    for key in ("tokenizer",) if has_graph else ("tokenizer", "dataset"):
         if cfg.get(key) is None:
             raise ConfigError(
                 f"The config has no {key} section, and a plan is made of the tokenizer and the data sets."
             )
     cost = cost_of_config(cfg)
+    graph = plan_graph(cfg, settings, world_size=world_size, cost=cost) if has_graph else None
     tokenizer = instantiate(cfg["tokenizer"], caller_globals={})
     sections = []
     found: list[list[Part]] = []
@@ -173,11 +180,20 @@ def plan_config(
             if isinstance(section, Mapping) and "_component_" not in section:
                 section = section[name.partition(".")[2]]
             found.append(parts_of(dataset, section))
-            if "batch_size" not in cfg and all(part.noun == "pair" for part in found[0]):
+            if not has_graph and "batch_size" not in cfg and all(part.noun == "pair" for part in found[0]):
                 settings["batch_size"] = PAIRS_BATCH_SIZE
             sections.append(_planned(name, dataset, found[-1], settings, world_size, cost))
     alternatives, why = [], None
-    is_asked = bool(strategies or max_seq_lens)
+    if has_graph:
+        return PlanReport(
+            world_size=world_size,
+            settings=settings,
+            cost=cost,
+            sections=tuple(sections),
+            alternatives=(),
+            why_no_alternatives=_NO_OTHER_PACKS,
+            graph=graph,
+        )
     try:
         alternatives = compare(
             found[0],
@@ -200,6 +216,9 @@ def plan_config(
         alternatives=tuple(alternatives),
         why_no_alternatives=why,
     )
+
+
+_NO_OTHER_PACKS = "No other packs are compared: the nodes of the graph say how its rows are packed."
 
 
 def _named(key: str, section: Any, tokenizer: Any) -> dict[str, Any]:
@@ -300,6 +319,7 @@ def _planned(
             for balance in get_args(Balance)
             if balance != "steps" or steps.shuffle
         },
+        mix=describe_mix(dataset),
     )
 
 

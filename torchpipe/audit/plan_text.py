@@ -2,27 +2,31 @@
 
 from collections.abc import Sequence
 
+from torchpipe.audit import graph_plan_text
 from torchpipe.audit.plan_compare import MAX_STEPS as MAX_STEPS_COMPARED
 from torchpipe.audit.plan_compare import Alternative
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
+from torchpipe.audit.plan_words import UNDER, counted, spread_words
 from torchpipe.data.ledger import described_sizes
 from torchpipe.data.pair_transform import SIDES
-
-_UNDER = "\n" + " " * 11  # below what a line of a section tells
 
 
 def to_text(report: PlanReport) -> str:
     """The plan: a block of lines for each section, and the table of alternatives."""
-    blocks = [_section(section, report) for section in report.sections]
-    blocks.append(_cost(report))
+    blocks = [] if report.graph is None else [graph_plan_text.to_text(report.graph)]
+    blocks += [_section(section, report) for section in report.sections]
+    if report.graph is None or report.graph.rows is not None or report.sections:
+        blocks.append(_cost(report))
     blocks.append(report.why_no_alternatives or _table(report.alternatives, report.sections[0].noun))
     return "\n\n".join(blocks)
 
 
 def _cost(report: PlanReport) -> str:
-    first = report.sections[0]
+    first = report.sections[0] if report.graph is None else None
     evened = ""
-    if first.is_packed:
+    if first is None:
+        evened = "\nA run of a graph does not even ranks out."
+    elif first.is_packed:
         evened = "\nA run evens ranks out by the cost for Llama 3 8B."
     elif first.steps.costs is not None:
         evened = "\nPadding is not counted. A run evens ranks out by tokens."
@@ -33,6 +37,8 @@ def _section(section: SectionPlan, report: PlanReport) -> str:
     lines = [("ledger", described_sizes(section.ledger)), _counts(section)]
     if section.tokens_of_sides is not None:
         lines.append(("sides", _sides(section.tokens_of_sides, section.counts.rows // len(SIDES))))
+    if section.mix:
+        lines.append(("mix", section.mix))
     if section.is_packed:
         padding = section.num_positions - section.num_tokens
         held = section.num_documents // section.samples_an_item
@@ -59,9 +65,9 @@ def _section(section: SectionPlan, report: PlanReport) -> str:
         ("steps", f"{len(steps):,}{whole or ' for each validation'}; {_global_batch(section, report)}"),
         (
             "ranks",
-            f"{section.world_size:,}, each with {_counted(section.micro_batches, 'micro-batch', 'es')} of "
-            f"{_counted(section.batch_size, _item(section))} a step; "
-            f"{_counted(section.num_padding_items, f'padding {_item(section)}')} to fill the steps",
+            f"{section.world_size:,}, each with {counted(section.micro_batches, 'micro-batch', 'es')} of "
+            f"{counted(section.batch_size, _item(section))} a step; "
+            f"{counted(section.num_padding_items, f'padding {_item(section)}')} to fill the steps",
         ),
         ("balance", _balance(section)),
     ]
@@ -83,20 +89,16 @@ def _item(section: SectionPlan) -> str:
     return "pack" if section.is_packed else section.noun
 
 
-def _counted(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
-
-
 def _global_batch(section: SectionPlan, report: PlanReport) -> str:
-    packs = f"{_counted(section.steps.global_batch_size, _item(section))} a step"
+    packs = f"{counted(section.steps.global_batch_size, _item(section))} a step"
     if section.num_steps is None:
-        return f"{packs} = batch_size {section.batch_size} x {_counted(section.world_size, 'rank')}"
+        return f"{packs} = batch_size {section.batch_size} x {counted(section.world_size, 'rank')}"
     if report.settings["global_batch_size"]:
         return f"{packs} (global_batch_size)"
     accumulation = report.settings["gradient_accumulation_steps"]
     return (
         f"{packs} = batch_size {section.batch_size} x gradient_accumulation_steps {accumulation} x "
-        f"{_counted(section.world_size, 'rank')}"
+        f"{counted(section.world_size, 'rank')}"
     )
 
 
@@ -105,10 +107,7 @@ def _balance(section: SectionPlan) -> str:
         return "one rank: nothing to share out"
     own = section.spreads[section.steps.balance]
     known = section.steps.costs is not None
-    told = [
-        f"{section.steps.balance if known else 'in order'}: the costliest rank costs {own.worst:.3f} times the mean in "
-        f"the worst step, {own.mean:.3f} on average"
-    ]
+    told = [f"{section.steps.balance if known else 'in order'}: {spread_words(own)}"]
     if known:
         others = [
             f"{name}: {spread.worst:.3f} and {spread.mean:.3f}"
@@ -124,7 +123,7 @@ def _balance(section: SectionPlan) -> str:
         told.append("the one step is a short one")
     elif own.num_steps < total:
         told.append(f"measured on {own.num_steps:,} of {total:,} steps, short ones left out")
-    return _UNDER.join(told)
+    return UNDER.join(told)
 
 
 def _table(alternatives: Sequence[Alternative], noun: str) -> str:
@@ -173,13 +172,13 @@ def _cells(one: Alternative, noun: str) -> tuple[str, ...]:
 
 def _longer_rows(one: Alternative, noun: str) -> str:
     if one.num_refused:
-        return f"a run stops: overflow is error, and {_counted(one.num_refused, noun)} too long"
+        return f"a run stops: overflow is error, and {counted(one.num_refused, noun)} too long"
     if one.num_packs is None:
-        return f"a run stops: {_counted(one.num_left_out, noun)} left out, and none to pack"
+        return f"a run stops: {counted(one.num_left_out, noun)} left out, and none to pack"
     about = "" if one.is_exact else "~"
     parts = [
-        f"{_counted(one.num_cut, noun)} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
-        f"{_counted(one.num_split, noun)} split" if one.num_split else "",
-        f"{_counted(one.num_left_out, noun)} left out" if one.num_left_out else "",
+        f"{counted(one.num_cut, noun)} cut by {one.num_tokens_cut:,} tokens" if one.num_cut else "",
+        f"{counted(one.num_split, noun)} split" if one.num_split else "",
+        f"{counted(one.num_left_out, noun)} left out" if one.num_left_out else "",
     ]
     return f"{about}{', '.join(filter(None, parts))}" if any(parts) else "none"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.data.ledger import SampleCounts
+from torchpipe.data.ledger_summary import described_reasons
 from torchpipe.data.ledger_words import Noun
 from torchpipe.datasets import count_samples, describe_mix, describe_packing
 from torchpipe.errors import ConfigError
@@ -28,6 +29,10 @@ def report_rows(name: str, dataset: Any, *, check_rows: bool, noun: Noun | None 
     counts = count_samples(dataset) if check_rows or hasattr(dataset, "counts") else None
     noun = noun or noun_of_kind(kind_of(dataset))
     print(f"{name}: {counts.describe(noun) if counts else f'{len(dataset):,} {noun}s, not checked'}", flush=True)
+    ledger = getattr(dataset, "ledger", None) if hasattr(dataset, "counts") else None  # of others it reads all rows
+    left_out = {} if ledger is None else {why: count for why, count in ledger.left_out.items() if why != "other_part"}
+    if ledger is not None and left_out:
+        print(f"{name}, left out: {'; '.join(described_reasons(left_out, ledger.examples))}", flush=True)
     if packing := describe_packing(dataset):
         print(f"{name}, packed: {packing}", flush=True)
     if mix := describe_mix(dataset):

@@ -59,12 +59,15 @@ def wants_color(asked: bool | None) -> bool:
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+_SECTION = "the data set's key (default: dataset); of a graph: dataloader, or a node's name (default: its first source)"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="torchpipe explain",
         usage="%(prog)s CONFIG [-n N | --row K ...] [options] [key=value ...] [~key ...]",
         description="Show rows of a config's data set: the messages, and then each token, whether it is trained, and "
-        "why. Builds the tokenizer and the data set, and no model.",
+        "why. Builds the tokenizer and the data set or graph, and no model.",
         epilog="Building runs what the config names. Read a stranger's config first.",
         allow_abbrev=False,
     )
@@ -73,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--row", dest="rows", metavar="K", type=int, action="append", help="row K, from 0; -1 is the last; repeatable"
     )
-    parser.add_argument("--section", metavar="KEY", default="dataset", help="the data set's key (default: dataset)")
+    parser.add_argument("--section", metavar="KEY", default="dataset", help=_SECTION)
     parser.add_argument(
         "--inference",
         action="store_true",

@@ -21,7 +21,8 @@ def table(recipes: Path, configs: Path) -> str:
     rows = [("RECIPE", "CONFIG")]
     for recipe in known:
         rows += [(recipe, name) for name in configs_for(recipe, named)] or [(recipe, _NONE)]
-    rows += [(_NONE, name) for name in named if name.rpartition("/")[2] not in known]
+    of_a_recipe = {name for _, name in rows}
+    rows += [(_NONE, name) for name in named if name not in of_a_recipe]
     width = max(len(recipe) for recipe, _ in rows)
     return "\n".join(f"{recipe:<{width}}  {name}" for recipe, name in rows)
 

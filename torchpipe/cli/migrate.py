@@ -125,6 +125,8 @@ def migrate(file: str | Path, known: "Mapping[str, Setting] | None" = None) -> M
             problems.append(f"{key} is {value!r}. {fault}")
     given = set(map(str, found.cfg))  # "in" would leave out what is ??? and comes on the command line
     absent = [key for key, setting in known.items() if setting.default is ... and key not in given]
+    if "dataloader" in known and given.isdisjoint(("dataset", "dataloader")):  # one of the two has the rows
+        absent.append("dataset")
     problems += [f"The config has no {key!r}, which recipe {recipe} needs." for key in absent]
     try:
         validate(found.cfg)

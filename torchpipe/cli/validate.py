@@ -37,6 +37,13 @@ def main(argv: Sequence[str]) -> int:
         return 1
     checked = "spelling checked, nothing imported" if options.no_import else "all found and callable as written"
     num_components, to_be_given = overview(cfg)
+    if not num_components:
+        print(
+            f"{file} has no _component_, so there is nothing to check. A config names what it builds by _component_ "
+            "(torchpipe ls shows some); docs/coming_from.md has the dataset options of axolotl, TRL and LLaMA-Factory.",
+            file=sys.stderr,
+        )
+        return 1
     still = f"; still to be given: {', '.join(to_be_given)}" if to_be_given else ""
     print(f"OK {file}: {num_components} component{'' if num_components == 1 else 's'}, {checked}{still}")
     return 0

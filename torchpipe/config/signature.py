@@ -17,6 +17,7 @@ class CallFit:
     missing: tuple[str, ...] = ()
     num_extra: int = 0
     accepted: tuple[str, ...] = ()
+    config_takes_them: bool = False
 
     def sentences(self, *, missing_matters: bool = True) -> str:
         """The problems as sentences, or an empty string.
@@ -37,6 +38,8 @@ class CallFit:
             told.append(f"Missing argument{plural}: {listed(self.missing)}.")
         if self.unexpected:
             told.append(f"It takes: {listed(self.accepted)}.")
+        if self.config_takes_them:
+            told.append("Its Config takes these arguments: add '.Config' to the name.")
         return " ".join(told)
 
 
@@ -72,12 +75,15 @@ def check_call(target: Callable[..., Any], num_positional: int, names: Iterable[
         if parameter.default is parameter.empty:
             required.append(name)
     filled = positional[:num_positional]
+    unexpected = () if takes_any else tuple(name for name in given if name not in by_name)
+    config = getattr(target, "Config", None) if isinstance(target, type) and unexpected else None
     return CallFit(
-        unexpected=() if takes_any else tuple(name for name in given if name not in by_name),
+        unexpected=unexpected,
         twice=tuple(name for name in given if name in filled and name in by_name),
         missing=tuple(name for name in required if name not in filled and (name not in given or name not in by_name)),
         num_extra=0 if takes_any_position else max(0, num_positional - len(positional)),
         accepted=tuple(by_name),
+        config_takes_them=isinstance(config, type) and not check_call(config, 0, given).unexpected,
     )
 
 

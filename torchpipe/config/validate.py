@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
+from torchpipe._dotpath import resolve
 from torchpipe.config.instantiate import check_component_spelling, check_names, find_component
 from torchpipe.config.merge import COMPONENT, file_of, join_key, key_path_of, located, to_plain
 from torchpipe.config.signature import check_call
@@ -24,7 +25,8 @@ def validate(
     A component inside another one must be complete. One at the top may lack arguments, for the recipe passes some
     when it builds it, and so may those under the keys that a component names in ``dataset_arguments``; an argument that
     it doesn't take is always wrong. A value that is still ``???`` is one that
-    will be given, so it is no problem here.
+    will be given, so it is no problem here. Functions that are given by their dotted names are looked for where a
+    component names their arguments in ``function_arguments``.
 
     Args:
         cfg: a whole config, or a part of one.
@@ -121,4 +123,23 @@ class _Check:
         sentences = check_call(target, 0, arguments).sentences(missing_matters=nested)
         if sentences:
             self.problems.append(InstantiationError(f"{where}{name} can't be called as written. {sentences}"))
+        self.functions(arguments, getattr(target, "function_arguments", ()), key_path)
         return getattr(target, "dataset_arguments", ())
+
+    def functions(self, arguments: Mapping[str, Any], keys: Sequence[str], key_path: str) -> None:
+        """Checks the arguments that are functions where they are given by their dotted names, alone or in a list."""
+        for key in keys:
+            given = arguments.get(key)
+            for place, name in enumerate(given if isinstance(given, list) else [given]):
+                if not isinstance(name, str) or name == "???":
+                    continue
+                path = join_key(key_path, key)
+                where = located(join_key(path, place) if isinstance(given, list) else path, self.file)
+                try:
+                    found = resolve(name, allow_unsafe=self.allow_unsafe)
+                except ConfigError as error:
+                    self.problems.append(InstantiationError(f"{where}{error}"))
+                    continue
+                if not callable(found):
+                    told = f"'{name}' is of type {type(found).__name__}, and has to be a function."
+                    self.problems.append(InstantiationError(f"{where}{told}"))

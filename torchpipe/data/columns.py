@@ -50,19 +50,20 @@ def refuse_no_row(row: Any) -> None:
     """
     if not isinstance(row, Mapping) and not hasattr(row, "keys"):
         what = "null" if row is None else f"a {type(row).__name__}"
+        turns = " A list of turns stands under a column, as {'messages': [...]}." if isinstance(row, list) else ""
         raise ColumnError(
-            f"The row is {what}, and a row is a dict of columns. Mend the source.",
+            f"The row is {what}, and a row is a dict of columns.{turns} Mend the source.",
             reason="empty" if row is None else None,
         )
 
 
-def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
+def cell(row: Mapping[str, Any], column: str, name: str | None) -> Any:
     """What the row holds in ``column``.
 
     Args:
         row: one row of the source.
         column: which column to read.
-        name: the column_map key that leads there, for the error.
+        name: the column_map key that leads there, for the error; None where the option ``column`` does.
 
     Raises:
         ColumnError: there is no such column.
@@ -75,13 +76,13 @@ def cell(row: Mapping[str, Any], column: str, name: str) -> Any:
     except KeyError:
         near = did_you_mean(column, row)
         by_builder = " (chat_dataset: conversation_column)" if name in ("messages", "conversations") else ""
+        option = "under column" if name is None else f"in column_map, under {name!r}{by_builder}"
         raise ColumnError(
-            f"The row has no column {column!r}; it has {listed(row)}.{near} "
-            f"Name the right one in column_map, under {name!r}{by_builder}."
+            f"The row has no column {column!r}; it has {listed(row)}.{near} Name the right one {option}."
         ) from None
 
 
-def text_cell(row: Mapping[str, Any], column: str, name: str) -> str:
+def text_cell(row: Mapping[str, Any], column: str, name: str | None) -> str:
     """The text that the row holds in ``column``; the arguments are those of :func:`cell`.
 
     Raises:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchpipe._suggest import listed
+from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import refuse_no_row
 from torchpipe.data.masking import MaskingStrategy, mask_messages, resolve_masking_strategy
 from torchpipe.data.message_transforms import (
@@ -15,16 +15,17 @@ from torchpipe.data.message_transforms import (
 )
 from torchpipe.data.messages import Message
 from torchpipe.data.schema import Shape
-from torchpipe.data.shape_finder import ShapeFinder
+from torchpipe.data.shape_finder import Found, ShapeFinder
 from torchpipe.data.tagged_turns import TaggedTurnsToMessages
 from torchpipe.data.turns import as_system_prompt, tools_of, with_system_of
 from torchpipe.errors import ColumnError, ConfigError, MediaError
 
 _MEDIA = ("image", "images", "video", "videos", "audio", "audios")
-_SYSTEM = ("system", "system_prompt")
+_LEFT_OUT = ("tools", "functions", "system", "system_prompt")
+"""Columns that a column_map may lead to null, which leaves them out."""
 _PARTS = ("history", "context", "instruction", "input", "reasoning_content", "reasoning", "thinking")
 """Columns that are a part of what is asked and answered, where that stands in columns of its own."""
-_EXTRA = ("tools", "functions", *_SYSTEM, *_MEDIA, *_PARTS)
+_EXTRA = (*_LEFT_OUT, *_MEDIA, *_PARTS)
 
 
 class DetectedToMessages:
@@ -41,7 +42,8 @@ class DetectedToMessages:
 
     Args:
         column_map: our column -> the row's, as ``{"input": "toy_input", "output": "toy_output"}``: before its shape is
-            looked for, the row's column is renamed.
+            looked for, the row's column is renamed. ``tools``, ``functions``, ``system`` or ``system_prompt`` that lead
+            to None are left out.
         new_system_prompt: the text of a system message that replaces the row's own; None: the row's stay.
         masking_strategy: which messages are trained on; None: the assistant's, in every shape. Of a prompt of turns
             with a completion, None trains the completion alone.
@@ -61,12 +63,13 @@ class DetectedToMessages:
     ['1 + 1?', 'Hi']
     """
 
+    optional_columns: ClassVar[Mapping[str, str]] = {name: name for name in _LEFT_OUT}
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"_finder", "_plain", "_transforms"})
 
     def __init__(
         self,
         *,
-        column_map: Mapping[str, str] | None = None,
+        column_map: Mapping[str, str | None] | None = None,
         new_system_prompt: str | None = None,
         masking_strategy: str | MaskingStrategy | None = None,
         image_dir: str | Path | None = None,
@@ -76,7 +79,7 @@ class DetectedToMessages:
     ) -> None:
         self.column_map = dict(column_map or {})
         for ours, theirs in self.column_map.items():
-            if not isinstance(theirs, str):
+            if not isinstance(theirs, str) and (theirs is not None or ours not in _LEFT_OUT):
                 raise ConfigError(f"column_map[{ours!r}] is {theirs!r}; it must be the name of a column.")
         self.new_system_prompt = as_system_prompt(new_system_prompt)
         self.masking_strategy = resolve_masking_strategy(
@@ -106,7 +109,7 @@ class DetectedToMessages:
         """``{"messages": [...]}``, and the row's ``tools``, where it has any."""
         refuse_no_row(sample)
         row = self._renamed(sample) if self.column_map else sample
-        shape, extra = self._finder.found(row)
+        shape, extra = self._found(row, sample)
         if not extra:
             made = self._plain.get(shape.name)
             if made is None:
@@ -123,7 +126,7 @@ class DetectedToMessages:
     @property
     def named_columns(self) -> dict[str, str]:
         """The columns of ``column_map``: a row may lack one, which at least one row has to have."""
-        return dict(self.column_map)
+        return {ours: column for ours, column in self.column_map.items() if column is not None}
 
     def shape_of(self, sample: Mapping[str, Any]) -> Shape:
         """The shape of a row.
@@ -132,16 +135,34 @@ class DetectedToMessages:
             ColumnError: as calling it.
         """
         refuse_no_row(sample)
-        return self._finder.found(self._renamed(sample) if self.column_map else sample).shape
+        return self._found(self._renamed(sample) if self.column_map else sample, sample).shape
+
+    def _found(self, row: Mapping[str, Any], sample: Mapping[str, Any]) -> Found:
+        """What the finder says of the row, which is the sample with its columns renamed."""
+        try:
+            return self._finder.found(row)
+        except ColumnError as error:
+            if missing := self._missing(sample):
+                near = did_you_mean(missing[0], sample)
+                raise ColumnError(
+                    f"The row has no column {missing[0]!r}, which column_map names; it has {listed(sample)}.{near} "
+                    "Without it, the row is of no known shape."
+                ) from error
+            raise
+
+    def _missing(self, sample: Mapping[str, Any]) -> list[str]:
+        """The columns that column_map names and the row lacks."""
+        return [column for column in self.column_map.values() if column is not None and column not in sample]
 
     def _renamed(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        missing = [column for column in self.column_map.values() if column not in sample]
-        if len(missing) == len(self.column_map):
+        missing = self._missing(sample)
+        if missing and len(missing) == sum(column is not None for column in self.column_map.values()):
             raise ColumnError(
                 f"The row has none of column_map's {listed(missing)}; it has {listed(sample)}. Name the right ones."
             )
-        taken = {theirs: ours for ours, theirs in self.column_map.items()}
-        kept = {column: value for column, value in sample.items() if column not in taken}
+        left_out = {ours for ours, theirs in self.column_map.items() if theirs is None}
+        taken = {theirs: ours for ours, theirs in self.column_map.items() if theirs is not None}
+        kept = {column: value for column, value in sample.items() if column not in taken and column not in left_out}
         return {**kept, **{ours: sample[theirs] for theirs, ours in taken.items() if theirs in sample}}
 
     def _image_column(self, row: Mapping[str, Any], shape: Shape) -> str | None:

@@ -94,8 +94,10 @@ def _judged(fitted: Fitted, row: Mapping[str, Any]) -> Fitted:
         if "encoder_input" in made or "loss_weights" in made:
             raise DataError("A KTO data set is of text alone, and of messages whose weights are 0 or 1.")
     # A sample that was cut has labels of its own, the last one of a token that is gone. Those of a mask have none.
-    kept = [{key: value for key, value in made.items() if key != "labels"} for made in fitted.samples]
-    return fitted._replace(samples=[{**made, "desirable": row["desirable"]} for made in kept])
+    judged = [{**made, "desirable": row["desirable"]} for made in fitted.samples]
+    for made in judged:
+        made.pop("labels", None)
+    return fitted._replace(samples=judged)
 
 
 def num_asked(messages: Sequence[Message]) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torchpipe.data.columns import cell, resolve_column_map
+from torchpipe.data.columns import cell, refuse_no_row, resolve_column_map
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.turns import as_system_prompt, finished, messages_in, tools_of, with_system_of
@@ -53,6 +53,7 @@ class LabelledToMessages(NamesColumns):
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """``{"messages": [...], "desirable": bool}``, and the row's ``tools``, where it has any."""
+        refuse_no_row(sample)
         columns = self.column_map
         if "messages" in columns and columns["messages"] not in sample and {"prompt", "completion"} <= sample.keys():
             raise ColumnError(

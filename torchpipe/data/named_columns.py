@@ -40,7 +40,8 @@ def check_named_columns(rows: RandomAccessDataSource[Mapping[str, Any]], transfo
     Raises:
         ConfigError: no row has the column; the sentence names it and the nearest that the rows have.
     """
-    missing = _named_by(transform)
+    naming = _naming(transform)
+    missing = {} if naming is None else dict(naming.named_columns)
     seen: dict[str, None] = {}
     for number in range(len(rows)):
         if not missing:
@@ -54,15 +55,15 @@ def check_named_columns(rows: RandomAccessDataSource[Mapping[str, Any]], transfo
             seen |= dict.fromkeys(row)
     if missing and seen:
         ours, column = next(iter(missing.items()))
+        without = f", or map {ours!r} to null to do without" if ours in getattr(naming, "optional_columns", ()) else ""
         raise ConfigError(
             f"Column {column!r} was named for {ours!r}, and none of the {len(rows):,} rows of {name} has it; they have "
-            f"{listed(seen)}.{did_you_mean(column, seen)} Name the right one, or map {ours!r} to null to do without."
+            f"{listed(seen)}.{did_you_mean(column, seen)} Name the right one{without}."
         )
 
 
-def _named_by(transform: Any) -> dict[str, str]:
-    while transform is not None:
-        if (named := getattr(transform, "named_columns", None)) is not None:
-            return dict(named)
+def _naming(transform: Any) -> Any:
+    """The transform that names columns; None where none does."""
+    while transform is not None and getattr(transform, "named_columns", None) is None:
         transform = getattr(transform, "message_transform", None) or getattr(transform, "inner", None)
-    return {}
+    return transform

@@ -131,7 +131,7 @@ class TextCompletionTransform(TextTransform):
 
     def encoded(self, row: Mapping[str, Any]) -> Encoded:
         """The tokens of the row's text."""
-        text = text_cell(row, self.column, "column")
+        text = text_cell(row, self.column, None)
         tokens = self.tokenizer.encode(text, add_bos=self.add_bos, add_eos=self.add_eos)
         return Encoded(tokens, [False] * len(tokens))
 
@@ -139,6 +139,6 @@ class TextCompletionTransform(TextTransform):
         """The tokens of the rows' texts, as arrays where the tokenizer has :meth:`encode_rows`."""
         if not hasattr(self.tokenizer, "encode_rows"):
             return super().encoded_rows(rows)
-        texts = [text_cell(row, self.column, "column") for row in rows]
+        texts = [text_cell(row, self.column, None) for row in rows]
         encoded = self.tokenizer.encode_rows(texts, add_bos=self.add_bos, add_eos=self.add_eos)
         return [Encoded(tokens, np.zeros(len(tokens), dtype=np.bool_)) for tokens in encoded]

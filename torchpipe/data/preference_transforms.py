@@ -1,10 +1,10 @@
 """Rows with two answers, one of them preferred, into messages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from torchpipe.data.columns import resolve_column_map, text_cell
+from torchpipe.data.columns import refuse_no_row, resolve_column_map, text_cell
 from torchpipe.data.masking import MaskingStrategy, resolve_masking_strategy
 from torchpipe.data.messages import Message, Role
 from torchpipe.data.named_columns import NamesColumns
@@ -60,21 +60,45 @@ class ChosenRejectedToMessages(NamesColumns):
         return {**sides, **tools_of(sample, self.column_map)}
 
     def _messages(self, row: Mapping[str, Any], side: str) -> list[Message]:
-        held = row.get(self.column_map[side])
-        is_answer = isinstance(held, str) or (
-            isinstance(held, list) and held and isinstance(held[0], Mapping) and held[0].get("role") == "assistant"
-        )
-        if is_answer and row.get("prompt") is not None:
-            raise ColumnError(
-                f"Column {self.column_map[side]!r} holds an answer to the row's 'prompt', not a conversation. Name all "
-                "three in column_map: {prompt: prompt, chosen: chosen, rejected: rejected}."
-            )
+        _refuse_answer(row, self.column_map[side])
         try:
             messages = messages_of(row, self.column_map[side], side, style="openai", read_image=None, own_flags=True)
         except DataError as error:
             raise located(error, f"In {side!r}") from error.__cause__
         messages = with_system_of(row, self.column_map, messages)
         return finished(messages, self.new_system_prompt, self.masking_strategy)
+
+
+def _refuse_answer(row: Mapping[str, Any], column: str) -> None:
+    """Refuses a column that holds an answer alone, and no conversation.
+
+    Raises:
+        ColumnError: the sentence says which columns to name, or, of a text without a prompt, what reads a transcript.
+    """
+    refuse_no_row(row)
+    held = row.get(column)
+    has_prompt = row.get("prompt") is not None
+    is_alone = isinstance(held, str | Mapping)
+    if not is_alone and not (has_prompt and isinstance(held, list | tuple) and _begins_with_answer(held)):
+        return
+    if has_prompt:
+        raise ColumnError(
+            f"Column {column!r} holds an answer to the row's 'prompt', not a conversation. Name all three in "
+            "column_map: {prompt: prompt, chosen: chosen, rejected: rejected}."
+        )
+    transcript = (
+        " A transcript ('Human: ...', 'Assistant: ...') is read by the message_transform "
+        "torchpipe.data.TranscriptPairToMessages."
+    )
+    raise ColumnError(
+        f"Column {column!r} holds {'a text' if isinstance(held, str) else 'one turn'}, not a conversation. If it "
+        "answers a prompt in another column, name all three in column_map: {prompt: ..., chosen: ..., rejected: ...}."
+        + (transcript if isinstance(held, str) else "")
+    )
+
+
+def _begins_with_answer(turns: Sequence[Any]) -> bool:
+    return len(turns) == 1 or (len(turns) > 1 and isinstance(turns[0], Mapping) and turns[0].get("role") == "assistant")
 
 
 class PromptedPairToMessages(NamesColumns):

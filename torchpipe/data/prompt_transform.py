@@ -2,10 +2,14 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
+
+import numpy as np
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import cell, resolve_column_map
+from torchpipe.data.label_lists import as_list
 from torchpipe.data.messages import Message
 from torchpipe.data.named_columns import NamesColumns
 from torchpipe.data.overflow import Fitted, without_limit
@@ -102,32 +106,36 @@ class PromptTransform:
             DataError: there is no prompt, or it is too long.
         """
         kept = self.columns_of(sample)
-        return {"tokens": self.fitted(sample).samples[0]["tokens"], **({"columns": kept} if kept else {})}
+        return {"tokens": as_list(self.fitted(sample).samples[0]["tokens"]), **({"columns": kept} if kept else {})}
 
     def fitted(self, sample: Mapping[str, Any], *, labels: bool = True) -> Fitted:
         """The one sample of a row, ``tokens`` and ``mask``, by which nothing is trained."""
-        row = self.conversation(sample)
-        self.columns_of(sample)
-        tokens = prompt_tokens(self.whole_transform, row["messages"], row.get("tools"))
+        return self.fitted_rows([sample])[0]
+
+    def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
+        """What :meth:`fitted` gives each row; the tokenizer is given several conversations at once."""
+        read = [self.conversation(row) for row in rows]
+        for row in rows:
+            self.columns_of(row)
+        return [self._fitted(tokens) for tokens in tokens_of_prompts(self.whole_transform, read)]
+
+    def _fitted(self, tokens: Any) -> Fitted:
         num_tokens, cut = len(tokens), {}
         limit = self.max_prompt_len
-        if limit is not None and len(tokens) > limit:
+        if limit is not None and num_tokens > limit:
             if not self.truncate:
                 raise DataError(
-                    f"The prompt has {len(tokens)} tokens, and max_prompt_len is {limit}. Raise it, set overflow to "
+                    f"The prompt has {num_tokens} tokens, and max_prompt_len is {limit}. Raise it, set overflow to "
                     "'truncate', or drop the row with filter_fn.",
                     reason="too_long",
                 )
-            tokens = tokens[-limit:]
+            tokens = as_list(tokens[-limit:])
             cut = {
                 "num_truncated": num_tokens - limit,
                 "cut": Cut(start=num_tokens - limit, stop=num_tokens, side="left"),
             }
-        return Fitted(samples=[{"tokens": tokens, "mask": [True] * len(tokens), **cut}], num_tokens=num_tokens)
-
-    def fitted_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Fitted]:
-        """What :meth:`fitted` gives each row."""
-        return [self.fitted(row) for row in rows]
+        mask: Any = np.ones(len(tokens), np.bool_) if isinstance(tokens, np.ndarray) else [True] * len(tokens)
+        return Fitted(samples=[{"tokens": tokens, "mask": mask, **cut}], num_tokens=num_tokens)
 
     def conversation(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the tokenizer is given: ``messages``, and the row's ``tools``, where it has any.
@@ -150,20 +158,38 @@ class PromptTransform:
 
 
 def prompt_tokens(model_transform: Any, messages: Sequence[Message], tools: Any = None) -> list[int]:
-    """The tokens of messages and of what begins a reply to them.
+    """The tokens of messages and of what begins a reply to them; see :func:`tokens_of_prompts`."""
+    return as_list(tokens_of_prompts(model_transform, [{"messages": messages, "tools": tools}])[0])
+
+
+def tokens_of_prompts(model_transform: Any, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Of each row the tokens of its messages and of what begins a reply to them: a list, or an array of uint32.
 
     A tokenizer that knows ``add_generation_prompt`` writes that itself; of another one it is what stands before the
     text of an assistant's message that is left open.
+
+    Args:
+        model_transform: the tokenizer.
+        rows: with ``messages``, and ``tools``, if any.
 
     Raises:
         DataError: the chat format can't write the messages.
     """
     method: Any = getattr(model_transform, "tokenize_messages", None)
-    if method is not None and "add_generation_prompt" in inspect.signature(method).parameters:
-        tokens, *_ = method(list(messages), tools, add_generation_prompt=True)
-        return list(tokens)
-    given = {"messages": [*messages, Message("assistant", "")], **({"tools": tools} if tools else {})}
-    return list(model_transform(given, inference=True)["tokens"])
+    if method is not None and _knows_prompts(getattr(method, "__func__", method)):
+        return [list(method(list(row["messages"]), row.get("tools"), add_generation_prompt=True)[0]) for row in rows]
+    given = [
+        {"messages": [*row["messages"], Message("assistant", "")], **({"tools": tools} if tools else {})}
+        for row, tools in ((row, row.get("tools")) for row in rows)
+    ]
+    if hasattr(model_transform, "as_arrays"):
+        return [made["tokens"] for made in model_transform.as_arrays(given, inference=True)]
+    return [model_transform(one, inference=True)["tokens"] for one in given]
+
+
+@lru_cache(maxsize=64)
+def _knows_prompts(tokenize_messages: Any) -> bool:
+    return "add_generation_prompt" in inspect.signature(tokenize_messages).parameters
 
 
 def _kept(row: Mapping[str, Any], name: str) -> Any:

@@ -234,7 +234,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         name="messages of a tree",
         needs=("text", "role"),
-        instead="each row is one message; join the rows of a conversation in the source",
+        instead="Each row is one message; join the rows of a conversation in the source",
     ),
 )
 """Every shape that is known. Of two that fit a row, the one that reads more of its columns is the row's; a shape

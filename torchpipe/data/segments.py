@@ -169,7 +169,7 @@ class SegmentsTransform(TextTransform):
                 yield self.control_tokens.get(run, run)
 
     def _pieces(self, row: Mapping[str, Any]) -> list[Piece]:
-        held = cell(row, self.column, "column")
+        held = cell(row, self.column, None)
         if not isinstance(held, list | tuple):
             what = "null" if held is None else f"a {type(held).__name__}"
             raise ColumnError(

@@ -13,9 +13,10 @@ from torchpipe.datasets.instantiate import (
     instantiate_dataset,
     instantiate_held_out,
 )
+from torchpipe.datasets.item_samples import refuse_datasets_without_samples, refuse_other_than_samples
 from torchpipe.datasets.kto import KTODataset, StoredKTODataset, kto_dataset
 from torchpipe.datasets.messages import messages_dataset
-from torchpipe.datasets.mix import MixDataset
+from torchpipe.datasets.mix import MixDataset, over_epochs
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.pair_side import side_of
 from torchpipe.datasets.preference import PreferenceDataset, StoredPreferenceDataset
@@ -72,8 +73,11 @@ __all__ = [
     "instruct_dataset",
     "kto_dataset",
     "messages_dataset",
+    "over_epochs",
     "preference_dataset",
     "prompt_dataset",
+    "refuse_datasets_without_samples",
+    "refuse_other_than_samples",
     "rows_of",
     "samsum_dataset",
     "segments_dataset",

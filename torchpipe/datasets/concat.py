@@ -10,7 +10,8 @@ import numpy as np
 from torchpipe._fingerprint import fingerprint
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.datasets.joined import JoinedDataset, fingerprint_of
+from torchpipe.datasets.joined import JoinedDataset
+from torchpipe.sources.identity import object_fingerprint
 
 
 class ConcatDataset(JoinedDataset):
@@ -72,4 +73,4 @@ class ConcatDataset(JoinedDataset):
         Raises:
             NoFingerprint: a part has none.
         """
-        return fingerprint([fingerprint_of(dataset) for dataset in self.datasets])
+        return fingerprint([object_fingerprint(dataset) for dataset in self.datasets])

@@ -45,7 +45,8 @@ def instantiate_dataset(
         caller_globals: where a name without a dot is looked up first; the calling module's globals by default.
 
     Raises:
-        ConfigError: ``cfg`` is neither a section with a ``_component_`` nor a list of such.
+        ConfigError: ``cfg`` is neither a section with a ``_component_`` nor a list of such, or what a section builds is
+            no data set.
     """
     if caller_globals is None:
         caller_globals = sys._getframe(1).f_globals
@@ -64,9 +65,36 @@ def instantiate_dataset(
             "A dataset section is a mapping with a _component_, such as torchpipe.datasets.chat_dataset, or a list of "
             f"such; this is a {type(cfg).__name__}."
         )
+    component = resolve(cfg["_component_"], caller_globals=caller_globals)
+    dataset = _built(component, cfg, tokenizer, built, caller_globals)
+    if isinstance(dataset, Mapping) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise _no_dataset(dataset, cfg["_component_"])
+    return dataset
+
+
+def _no_dataset(given: Any, name: Any) -> ConfigError:
+    """The error of a component that builds no data set; for the function that gives a section, with the builder."""
+    told = (
+        f"{name} gives an object of the type {type(given).__name__}, and a data set has `len` and `[]` with a number."
+    )
+    if not isinstance(given, Mapping) or "_component_" not in given:
+        return ConfigError(told)
+    return ConfigError(
+        f"{told} It is a section, to look at or to write into a config; of "
+        "dataset_info's, torchpipe.datasets.dataset_info_dataset builds the data set."
+    )
+
+
+def _built(
+    component: Any,
+    cfg: Mapping[Any, Any],
+    tokenizer: Any,
+    built: Callable[[Any], Any],
+    caller_globals: Mapping[str, Any],
+) -> Any:
+    """What the component of a section gives, with the data sets or the tokenizer that it is handed."""
     from torchpipe.config import instantiate  # brings omegaconf, which a plain DataLoader does not need
 
-    component = resolve(cfg["_component_"], caller_globals=caller_globals)
     parameters = list(inspect.signature(component).parameters.values())
     sections = {
         name: cfg[name] for name in getattr(component, "dataset_arguments", ()) if _holds_section(cfg.get(name))
@@ -102,7 +130,8 @@ def instantiate_held_out(
         tokenizer, caller_globals: see :func:`instantiate_dataset`.
 
     Raises:
-        ConfigError: as :func:`instantiate_dataset`; a list has weights, which have no meaning here.
+        ConfigError: as :func:`instantiate_dataset`; a list has weights, which have no meaning here; rows are tokenised
+            while they are trained on (``start: by_shard``).
 
     >>> instantiate_held_out(None, None)
     {}
@@ -119,10 +148,13 @@ def instantiate_held_out(
         if given.weights is not None or given.epochs is not None:
             raise ConfigError("Held-out rows are all looked at once: weight and epochs have no effect. Leave them out.")
         sections = dict(zip(given.names, given.sections, strict=True))
-    return {
+    built = {
         str(name): instantiate_dataset(section, tokenizer, caller_globals=caller_globals)
         for name, section in sections.items()
     }
+    if any(isinstance(rows, GrowingPackedDataset) for rows in built.values()):
+        raise ConfigError("dataset_val has start: by_shard, and held-out rows are needed as a whole. Leave it out.")
+    return built
 
 
 def describe_mix(dataset: Any) -> str:

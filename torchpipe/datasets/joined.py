@@ -16,7 +16,6 @@ from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_number import row_number
 from torchpipe.datasets.stored import StoredDataset
 from torchpipe.errors import ConfigError
-from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.chosen_samples import ChosenSamples
 from torchpipe.store.rows import kind_of
 
@@ -149,7 +148,7 @@ class JoinedDataset(Dataset[Any], ABC):
         return (self[index] for index in range(len(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
+        return {key: value for key, value in self.__dict__.items() if key not in WORKED_OUT}
 
     def _can_be_read_ahead(self) -> bool:
         return all(can_be_read_ahead(dataset) for dataset in self.datasets)
@@ -172,7 +171,7 @@ class JoinedDataset(Dataset[Any], ABC):
         return " + ".join(str(len(dataset)) for dataset in self.datasets)
 
 
-_WORKED_OUT = ("costs", "trained_counts", "weight_sums")
+WORKED_OUT = ("costs", "trained_counts", "weight_sums")
 """What is worked out when it is first asked for, and again in each process that asks."""
 
 
@@ -184,16 +183,6 @@ def is_packed(dataset: object) -> bool:
 def name_of(dataset: object) -> str:
     """What messages call a data set."""
     return str(getattr(dataset, "name", type(dataset).__name__))
-
-
-def fingerprint_of(dataset: Any) -> str:
-    """What tells the rows of a data set from others.
-
-    Raises:
-        NoFingerprint: it doesn't say what it holds.
-    """
-    said = getattr(dataset, "fingerprint", None)
-    return said if isinstance(said, str) else object_fingerprint(dataset)
 
 
 def lengths_of(dataset: Any) -> np.ndarray:

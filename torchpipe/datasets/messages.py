@@ -50,7 +50,8 @@ def messages_dataset(
     its columns; ``on_error`` leaves such rows out and counts them.
 
     Args:
-        column_map: our column -> the row's, as ``{"input": "toy_input", "output": "toy_output"}``.
+        column_map: our column -> the row's, as ``{"input": "toy_input", "output": "toy_output"}``; ``{"tools": None}``
+            leaves a row's tools out, and ``{"system": None}`` its system column.
         new_system_prompt: replaces the rows' system messages.
         masking_strategy: None trains on the assistant's messages, in every layout; see
             :class:`~torchpipe.data.detected.DetectedToMessages`.
@@ -121,9 +122,10 @@ def describe_shapes(rows: Rows, transform: DetectedToMessages) -> str:
     """One line: the shapes of the rows.
 
     >>> describe_shapes([{"question": "?", "answer": "!"}], DetectedToMessages())
-    '1 rows: 1 question and answer'
+    '1 row: 1 question and answer'
     """
     found = shapes_in(rows, transform)
     looked_at = sum(found.values())
-    which = f"{len(rows):,} rows" if looked_at == len(rows) else f"of {len(rows):,} rows, {looked_at:,} were looked at"
+    all_of_them = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
+    which = all_of_them if looked_at == len(rows) else f"of {all_of_them}, {looked_at:,} were looked at"
     return f"{which}: " + ", ".join(f"{count:,} {shape}" for shape, count in found.items())

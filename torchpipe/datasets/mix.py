@@ -15,9 +15,10 @@ from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.node_names import node_names
 from torchpipe.data.pair_transform import SIDES
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.datasets.joined import JoinedDataset, fingerprint_of, lengths_of, name_of
+from torchpipe.datasets.joined import WORKED_OUT, JoinedDataset, lengths_of, name_of
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
+from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.rows import KIND_OF_PAIRS, kind_of
 
 By = Literal["rows", "tokens", "trained_tokens"]
@@ -88,6 +89,8 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
 
     dataset_arguments = ("datasets",)
     counts: SampleCounts
+    mixes: "Sequence[MixDataset] | None" = None
+    """The mixes of single epochs that it is made of, see :meth:`over_epochs`."""
 
     def __init__(
         self,
@@ -151,6 +154,27 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
         other._plan(epoch)
         return other
 
+    def over_epochs(self, number: int) -> "MixDataset":
+        """The mixes of the first epochs, one after the other in one: its rows are those of all of them.
+
+        ``mixes`` are those of each, whose rows :func:`~torchpipe.loading.steps_of` makes an epoch of each; what the mix
+        says of its shares and counts is that of the first.
+        """
+        epochs = [self, *(self.for_epoch(epoch) for epoch in range(1, number))]
+        other = self.for_epoch(0)
+        other.mixes = epochs
+        other.schedule = replace(
+            self.schedule,
+            source=np.concatenate([one.schedule.source for one in epochs]),
+            item=np.concatenate([one.schedule.item for one in epochs]),
+        )
+        for name in WORKED_OUT:  # of the first mix alone
+            vars(other).pop(name, None)
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "mixes"}
+
     def realised(self) -> list[SourceShare]:
         """Of each data set, its share of ``by`` by the weights, and the one that it has in the mix."""
         return list(self.schedule.shares)
@@ -164,7 +188,8 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
             f"{share.num_items:,} {what}, {share.passes:.2f} epochs)"
             for share in self.realised()
         )
-        return f"{len(self):,} {what} of {len(self.names)} data sets by {unit}: {', '.join(told)}"
+        sets = f"{len(self.names)} data set{'' if len(self.names) == 1 else 's'}"
+        return f"{len(self):,} {what} of {sets} by {unit}: {', '.join(told)}"
 
     def __len__(self) -> int:
         return len(self.schedule)
@@ -215,7 +240,7 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
         Raises:
             NoFingerprint: a data set has none.
         """
-        return fingerprint([self.schedule.fingerprint, *(fingerprint_of(dataset) for dataset in self.datasets)])
+        return fingerprint([self.schedule.fingerprint, *(object_fingerprint(dataset) for dataset in self.datasets)])
 
     def _sizes(self) -> str:
         return ", ".join(f"{share.items} of {share.name}" for share in self.schedule.shares)
@@ -272,6 +297,11 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
             longest=of_parts.longest if self.packed else int(lengths.max()),
             digest=fingerprint([self.schedule.fingerprint, of_parts.digest]),
         )
+
+
+def over_epochs(dataset: Any, number: int) -> Any:
+    """A mix over so many epochs (:meth:`MixDataset.over_epochs`); any other data set as it is."""
+    return dataset.over_epochs(number) if isinstance(dataset, MixDataset) else dataset
 
 
 def samples_a_row(dataset: Any) -> np.ndarray:

@@ -11,6 +11,8 @@ from torchpipe.sources.file_source import names_files
 
 _KEYS = ("weight", "name", "epochs")
 """What an entry says of its place in the mix. The rest is the data set's section."""
+_OF_THE_MIX = ("by", "stop", "temperature", "num_items")
+"""Options of a MixDataset that no data set has."""
 
 
 def is_mix(sections: Sequence[Any]) -> bool:
@@ -100,6 +102,12 @@ def _entry(place: int, entry: Any) -> tuple[Any, dict[str, Any]]:
                 f"{listed(_KEYS)}.{did_you_mean(str(unknown[0]), _KEYS)} Options of the data set stand in dataset."
             )
         return rest["dataset"], said
+    if whole := [key for key in _OF_THE_MIX if key in entry]:
+        raise ConfigError(
+            f"Number {place} of the list of data sets has {whole[0]!r}, which is said once of the whole mix. Write the "
+            "mix as {_component_: torchpipe.datasets.MixDataset, datasets: {<name>: <section>, ...}, weights: {<name>: "
+            f"..., ...}}, {whole[0]}: ...}} (docs/mixing.md)."
+        )
     if "name" in said and not names_files(entry.get("source")):  # files have no configurations
         raise ConfigError(
             f"Number {place} of the list of data sets has name: {said['name']}, which may be the name in the mix, or a "

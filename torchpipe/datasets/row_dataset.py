@@ -18,6 +18,7 @@ from torchpipe.errors import ConfigError, SourceError, located
 from torchpipe.sources import KeptRows, check_rows
 from torchpipe.sources.row_filter import RowFilter, made_of_row
 from torchpipe.store.row_selection import RowSelection
+from torchpipe.store.rows import can_be_packed
 from torchpipe.store.source_recipe import SourceRecipe, is_trained, untrained_error
 
 Made = TypeVar("Made")
@@ -104,10 +105,10 @@ class RowDataset(Dataset[dict[str, Any]]):
         transform = getattr(recipe, "model_transform", None)
         if not getattr(transform, "one_sample_a_row", True):
             on_unproved = getattr(transform, "on_unproved", None)
+            packing = "pack (packed=True) or " if can_be_packed(recipe.kind) else ""
             raise ConfigError(
                 f"The tokenizer has on_unproved={on_unproved!r}, which makes none or several samples of a row, and "
-                "this data set has one for each. Use 'refuse' or 'common_prefix', pack (packed=True) or store it "
-                "(cache=True)."
+                f"this data set has one for each. Use 'refuse' or 'common_prefix', {packing}store it (cache=True)."
             )
 
     @property
@@ -138,9 +139,10 @@ class RowDataset(Dataset[dict[str, Any]]):
             raise located(untrained_error(), where)
         if not self._has_warned:
             self._has_warned = True
+            storing = "packed=True or cache=True" if can_be_packed(self.kind) else "cache=True"
             warnings.warn(
-                f"{where} has {self.nothing_to_train}, and so has its sample. packed=True or cache=True leaves such "
-                "rows out and counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
+                f"{where} has {self.nothing_to_train}, and so has its sample. {storing} leaves such rows out and "
+                "counts them; a filter_fn drops them; on_untrained='raise' refuses them.",
                 stacklevel=3,
             )
 

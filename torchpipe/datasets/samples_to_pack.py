@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -65,7 +65,6 @@ class Samples(SampleTokens, Protocol):
         ...
 
 
-@runtime_checkable
 class JoinedStores(Protocol):
     """A data set whose rows are samples of several stores, where all of its parts are stored.
 
@@ -178,7 +177,8 @@ def samples_to_pack(
     asked = asked_for()
     limit = max_packs if asked is None else asked.at_most(max_packs)
     reads_first_alone = limit is not None and options["strategy"] in _IN_ORDER
-    joined = ds.stored_samples() if isinstance(ds, JoinedStores) and cache_dir is None else None
+    parts = _joined(ds)
+    joined = parts.stored_samples() if parts is not None and cache_dir is None else None
     store = ds if isinstance(ds, TokenStore) else ds.store if isinstance(ds, StoredDataset) else None
     recipe = ds.recipe if isinstance(ds, StoredDataset) else None
     if store is None and joined is None:
@@ -189,8 +189,8 @@ def samples_to_pack(
         is_look = asked is not None and limit != max_packs and reads_first_alone
         find = find_store if is_look else partial(build_store, num_proc=num_proc)
         store = find(recipe, cache_dir=cache_dir)
-    if joined is not None and isinstance(ds, JoinedStores):
-        samples, name, counts = joined, ds.name, replace(ds.counts)
+    if joined is not None and parts is not None:
+        samples, name, counts = joined, parts.name, replace(parts.counts)
         num_rows = num_read = joined.num_samples + counts.left_out_rows
     elif store is not None:
         name = str(store.path) if recipe is None else recipe.name
@@ -219,12 +219,19 @@ def samples_to_pack(
         num_rows=num_read,
         recipe=recipe,
         by_row=by_row,
-        ledger_of_parts=ds.ledger if joined is not None and isinstance(ds, JoinedStores) else None,
+        ledger_of_parts=parts.ledger if joined is not None and parts is not None else None,
     )
     is_cut = len(plan) < len(whole) or num_read < num_rows
     if is_cut:
         _count_what_is_left(packed, num_rows)
     return packed, is_cut
+
+
+def _joined(ds: Any) -> JoinedStores | None:
+    """The data set, if it is of a class that joins others; its attributes are not asked for, since the ledger of rows
+    that are not stored reads all of them.
+    """
+    return ds if hasattr(type(ds), "stored_samples") else None
 
 
 def _kept(num_packs: int, limit: int, options: Mapping[str, Any]) -> np.ndarray:

@@ -66,8 +66,8 @@ class StoredOptions:
         _ = (self.row_policy, self.duplicates, Holdout.of(self.holdout))  # which refuse what is not possible
         if self.row_policy.leaves_out and not self.is_stored:
             raise ConfigError(
-                f"on_error={self.on_error!r} gives a row no sample, and each row of an SFTDataset is one. Pack it "
-                "(packed=True) or store it (cache=True), or set on_error to 'raise'."
+                f"on_error={self.on_error!r} gives a row no sample, and without a store row k is sample k. Store "
+                "the rows (cache=True, or packed=True where they can be packed), or set on_error to 'raise'."
             )
 
     def _check_start(self) -> None:

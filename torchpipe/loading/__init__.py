@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchpipe._reexport import lazily
 from torchpipe.loading.balance import Balance
+from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.order import epoch_order
 from torchpipe.loading.sampler import StepSampler
 from torchpipe.loading.shard_steps import ShardedPacks, ShardSteps, steps_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Balance",
+    "EpochSteps",
     "GlobalSteps",
     "ShardSteps",
     "ShardedPacks",

@@ -14,6 +14,7 @@ from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
 from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.balance import PADDING
+from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close, is_torchpipes
 from torchpipe.loading.sampler import StepSampler
@@ -98,7 +99,7 @@ class StepLoader:
     def __init__(
         self,
         dataset: Any,
-        steps: GlobalSteps | ShardSteps,
+        steps: GlobalSteps | ShardSteps | EpochSteps,
         *,
         batch_size: int,
         collate_fn: Callable[[list[Any]], Any],
@@ -117,7 +118,7 @@ class StepLoader:
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
-        if isinstance(steps, GlobalSteps) and len(dataset) != steps.num_packs:
+        if isinstance(steps, GlobalSteps | EpochSteps) and len(dataset) != steps.num_packs:
             raise ConfigError(f"The data set has {len(dataset):,} items and the steps {steps.num_packs:,} packs.")
         if prefetch_factor is not None and num_workers == 0:
             raise ConfigError("prefetch_factor has no effect without workers. Set num_workers too, or neither.")
@@ -138,7 +139,7 @@ class StepLoader:
         self._position = (0, 0)
 
     @property
-    def steps(self) -> GlobalSteps | ShardSteps:
+    def steps(self) -> GlobalSteps | ShardSteps | EpochSteps:
         """The global steps."""
         return self._sampler.steps
 
@@ -151,7 +152,7 @@ class StepLoader:
     def steps_done(self) -> int:
         """The steps that were given out since the first epoch began."""
         epoch, step = self._position
-        return epoch * len(self.steps) + step if epoch else step
+        return self.steps.steps_before(epoch) + step
 
     @property
     def ended_epoch(self) -> int | None:
@@ -172,14 +173,15 @@ class StepLoader:
 
     def num_steps(self, *, epochs: int, max_steps: int | None = None) -> int | None:
         """The steps of so many epochs, or ``max_steps`` if that is fewer; None while it isn't known."""
-        of_epoch = self.steps.num_steps
-        if of_epoch is None:
+        if self.steps.num_steps is None:
             return None
-        return epochs * of_epoch if max_steps is None else min(epochs * of_epoch, max_steps)
+        of_epochs = self.steps.steps_before(epochs)
+        return of_epochs if max_steps is None else min(of_epochs, max_steps)
 
     def __len__(self) -> int:
         """The steps that are left of the epoch."""
-        return len(self.steps) - self._position[1]
+        epoch, step = self._position
+        return self.steps.steps_before(epoch + 1) - self.steps.steps_before(epoch) - step
 
     def __iter__(self) -> Iterator[Step]:
         return self.until(epochs=self._position[0] + 1)

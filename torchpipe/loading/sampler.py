@@ -6,6 +6,7 @@ from typing import Any
 
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import num_micro_batches
+from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
@@ -39,7 +40,7 @@ class StepSampler:
 
     def __init__(
         self,
-        steps: GlobalSteps | ShardSteps,
+        steps: GlobalSteps | ShardSteps | EpochSteps,
         *,
         batch_size: int,
         rank: int = 0,

@@ -9,6 +9,7 @@ import numpy as np
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import Balance, check_balance, laid_out
+from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.order import epoch_order
 from torchpipe.loading.steps import GlobalSteps
 
@@ -105,6 +106,10 @@ class ShardSteps:
         if not self.is_complete:
             return None
         return -(-self._num_packs // self.global_batch_size)
+
+    def steps_before(self, epoch: int) -> int:
+        """The steps of all earlier epochs; waits until they are known."""
+        return epoch * len(self) if epoch else 0
 
     def __len__(self) -> int:
         """The steps of an epoch; waits until that is known."""
@@ -240,8 +245,9 @@ def steps_of(
     shuffle: bool = True,
     balance: Balance = "within_step",
     max_steps: int | None = None,
-) -> GlobalSteps | ShardSteps:
-    """The steps of a data set: as far as they are known where its packs are finished shard by shard, else all of them.
+) -> GlobalSteps | ShardSteps | EpochSteps:
+    """The steps of a data set: as far as they are known where its packs are finished shard by shard, else all of them;
+    where it is made of those of several epochs (``mixes``), those of each.
 
     The arguments are those of :meth:`GlobalSteps.of <torchpipe.loading.GlobalSteps.of>`.
 
@@ -254,6 +260,8 @@ def steps_of(
         "shuffle": shuffle,
         "balance": balance,
     }
+    if (mixes := getattr(dataset, "mixes", None)) is not None:
+        return EpochSteps([GlobalSteps.of(one, max_steps=max_steps, **options) for one in mixes])
     if not hasattr(dataset, "packs_of"):
         return GlobalSteps.of(dataset, max_steps=max_steps, **options)
     if max_steps is not None:

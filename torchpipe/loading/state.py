@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchpipe.errors import CheckpointError
+from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.steps import GlobalSteps
 
 STATE_VERSION = 1
 
 
-def position_state(steps: GlobalSteps | ShardSteps, *, epoch: int, step: int) -> dict[str, Any]:
+def position_state(steps: GlobalSteps | ShardSteps | EpochSteps, *, epoch: int, step: int) -> dict[str, Any]:
     """The state of a run that has done ``step`` steps of ``epoch``: JSON values.
 
     It holds ``version``, ``epoch``, ``step``, and what decides the steps: ``plan``, ``global_batch_size``, ``seed``,
@@ -30,7 +31,7 @@ def position_state(steps: GlobalSteps | ShardSteps, *, epoch: int, step: int) ->
     return {**place, **steps.identity(), **steps.read_before(epoch, step)}
 
 
-def position_of(state: Mapping[str, Any], steps: GlobalSteps | ShardSteps) -> tuple[int, int]:
+def position_of(state: Mapping[str, Any], steps: GlobalSteps | ShardSteps | EpochSteps) -> tuple[int, int]:
     """The epoch and the step of it at which a run goes on.
 
     Raises:

@@ -124,6 +124,10 @@ class GlobalSteps:
         """The steps of an epoch."""
         return self._num_steps
 
+    def steps_before(self, epoch: int) -> int:
+        """The steps of all earlier epochs."""
+        return epoch * self._num_steps
+
     @property
     def is_complete(self) -> bool:
         """Whether all packs are known."""

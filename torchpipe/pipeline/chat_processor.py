@@ -22,7 +22,7 @@ from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.rendered_chat import RenderedChat
 from torchpipe.pipeline.renderers import RendererConfig
-from torchpipe.pipeline.sequences import TextSequence, joined_documents, shifted_sequence
+from torchpipe.pipeline.sequences import TextSequence, joined_documents, sequence_of, shifted_sequence
 from torchpipe.pipeline.templated_chat import TemplatedChat, check_alternation
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -57,7 +57,7 @@ class ChatProcessor(SampleProcessor):
     deterministic: ClassVar[bool | None] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
         """The settings.
 
@@ -79,6 +79,7 @@ class ChatProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("messages_fn", "tools_fn")
         messages_fn: Callable[[Any], Any]
         tools_fn: Callable[[Any], Any] | None = None
         renderer: RendererConfig | None = None
@@ -89,9 +90,9 @@ class ChatProcessor(SampleProcessor):
         allow_control_text: bool = False
 
         def __post_init__(self) -> None:
-            object.__setattr__(self, "messages_fn", as_function(self.messages_fn, "messages_fn"))
+            self.messages_fn = as_function(self.messages_fn, "messages_fn")
             if self.tools_fn is not None:
-                object.__setattr__(self, "tools_fn", as_function(self.tools_fn, "tools_fn"))
+                self.tools_fn = as_function(self.tools_fn, "tools_fn")
             mask_messages([], self.masking_strategy)  # which says whether there is such a one
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
@@ -134,7 +135,7 @@ class ChatProcessor(SampleProcessor):
 
     def outcome(self, sample: Any, rng: np.random.Generator) -> Outcome:
         """The row's sequence, or why there is none."""
-        row = self._row(sample)
+        row = self.conversation(sample)
         if self._is_templated:
             check_alternation(row["messages"])
         fitted = self._transform.fitted(row, labels=False)
@@ -147,8 +148,17 @@ class ChatProcessor(SampleProcessor):
         self._first.tell(lambda: self._line_of(sequence))
         return Outcome(sequence)
 
-    def _row(self, sample: Any) -> dict[str, Any]:
-        """The row's messages, each masked or not, and its tools."""
+    @property
+    def transform(self) -> SFTTransform:
+        """What makes samples of :meth:`conversation`."""
+        return self._transform
+
+    def conversation(self, sample: Any) -> dict[str, Any]:
+        """The row's messages, each masked or not, and its tools.
+
+        Raises:
+            DataError: it is no conversation, or has what a sequence or the tokenizer has no place for.
+        """
         said = self.config.messages_fn(sample)
         row: dict[str, Any] = dict(said) if isinstance(said, Mapping) else {"messages": said}
         if "messages" not in row:
@@ -208,11 +218,7 @@ def _message(turn: Any, index: int) -> Message:
 
 def _document(made: Mapping[str, Any]) -> TextSequence:
     """One document: a whole row, or a part of one, whose last token may have a label: the first of the next part."""
-    if "labels" not in made:
-        return shifted_sequence(made["tokens"], made["mask"])
-    end = len(made["tokens"]) - (made["labels"][-1] == IGNORE_INDEX)
-    ids, labels = (np.asarray(made[name], dtype=np.int64)[:end] for name in ("tokens", "labels"))
-    return TextSequence(input_ids=ids, labels=labels)
+    return sequence_of(made) if "labels" in made else shifted_sequence(made["tokens"], made["mask"])
 
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:

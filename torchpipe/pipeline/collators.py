@@ -32,9 +32,10 @@ class Collator(Configurable, ABC):
         context: what all nodes of the graph share.
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     def __init__(self, config: Any, *, context: DatasetBuildContext) -> None:
         self.config = config
@@ -42,7 +43,11 @@ class Collator(Configurable, ABC):
 
     @abstractmethod
     def __call__(self, rows: Sequence[Any]) -> TrainerBatch:
-        """The batch of these rows. No rows give one of padding alone, which a rank trains on whose rows have ended."""
+        """The batch of these rows, one or more."""
+
+    def padding(self) -> TrainerBatch:
+        """The batch of a rank whose rows have ended before those of others: that of one row of padding alone."""
+        return self([_padding_row(self.context)])
 
     def num_rows_per_batch(self) -> int:
         """How many rows it is given at once: 1, a packed row that is a whole batch."""
@@ -77,7 +82,7 @@ class TextCollator(Collator):
     ([7, 8, 0, 0, 0, 0], [0, 1, 0, 1, 2, 0], 2)
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(Collator.Config):
         """The settings.
 
@@ -113,6 +118,20 @@ class TextCollator(Collator):
         if self._pins is None:
             self._pins = torch.accelerator.is_available()
         return self._pins
+
+
+def collated(collator: Collator, rows: Sequence[Any]) -> TrainerBatch:
+    """The batch of some rows; of none, one of padding."""
+    if rows:
+        return collator(rows)
+    try:
+        return collator.padding()
+    except Exception as error:
+        error.add_note(
+            f"{type(collator).__qualname__} was asked for a batch of padding, for a rank whose rows have ended. "
+            "Where it can't make one of a row whose padding_mask is True, define its method padding()."
+        )
+        raise
 
 
 def joined_text(
@@ -170,6 +189,16 @@ def _offsets(
             f"max_num_documents is {cap}. Raise it, or pack the rows, which keeps them within it."
         )
     return join_rows([starts], length=room + 1, tail=length, dtype=torch.int32, pin_memory=pin_memory)
+
+
+def _padding_row(context: DatasetBuildContext) -> TextSequence:
+    length = context.num_tokens_per_batch
+    return TextSequence(
+        input_ids=np.full(length, PADDING_ID),
+        labels=np.full(length, IGNORE_INDEX),
+        positions=document_positions(length, context.max_context_length),
+        padding_mask=np.ones(length, dtype=np.bool_),
+    )
 
 
 def positions_of(row: TextSequence, max_context_length: int) -> np.ndarray:

@@ -56,7 +56,7 @@ def planned_graph(
         max_num_documents=context.max_num_documents,
         samples=whole,
     )
-    graph = PlannedGraph(root=root, run=run)
+    graph = PlannedGraph(root=root, run=run, recipes=compiler.recipes)
     for node in graph.nodes.values():
         if isinstance(node, Mix):
             node.warn_of_empty(run)
@@ -70,8 +70,9 @@ class _Compiler:
     cache_dir: str | Path | None
     num_proc: int | None
     stores: list[TokenStore] = field(default_factory=list)
+    recipes: dict[str, LeafRecipe] = field(default_factory=dict)
     _names: NodeNames = field(default_factory=NodeNames)
-    _leaves: dict[int, tuple[TokenStore, dict[str, str]]] = field(default_factory=dict)
+    _leaves: dict[int, tuple[TokenStore, LeafRecipe, dict[str, str]]] = field(default_factory=dict)
 
     def node(self, config: Any, name: str | None) -> Node:
         """The node of a config; ``name`` is what its parent calls it, if it does."""
@@ -95,8 +96,8 @@ class _Compiler:
             if len(recipe.source) >= _ENDLESS:  # pyright: ignore[reportArgumentType]
                 raise CannotPlan(f"{name} has no end: it says that it has {len(recipe.source):,} rows")  # pyright: ignore[reportArgumentType]
             store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
-            self._leaves[id(config)] = (store, recipe.made_of())
-        store, made_of = self._leaves[id(config)]
+            self._leaves[id(config)] = (store, recipe, recipe.made_of())
+        store, self.recipes[name], made_of = self._leaves[id(config)]
         if store not in self.stores:
             self.stores.append(store)
         before = self.stores[: self.stores.index(store)]

@@ -7,7 +7,7 @@ Grain, which is imported then.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.row_policy import OnError, RowPolicy
@@ -45,15 +45,14 @@ class SingleDatasetConfig:
     In this order: filters of rows, the processor, filters of what it gives, the shuffle, and this rank's part. Rows
     that are left out are counted (:func:`torchpipe.pipeline.ledger.graph_ledger`).
 
-    A stream that a source config builds takes its part itself, and begins again itself, as the policy says that it is
-    built with. One that is given as it is, is read by every rank, which keeps each n-th row, and is begun again where
-    rows repeat. Either is shuffled first, some rows at a time.
+    A stream takes its part itself, and begins again itself; it is shuffled first, some rows at a time.
 
     Attributes:
         source: a value that builds one (:class:`~torchpipe.pipeline.SourceConfig`); or an object with ``__len__`` and
             ``__getitem__``, such as a list or a data set of :mod:`torchpipe.datasets`; or a ``grain.IterDataset``.
         pre_filters: functions of a row, or their dotted names; it stays where all are true.
-        processor: the ``Config`` of a :class:`~torchpipe.pipeline.SampleProcessor`; None: rows are what it would give.
+        processor: the ``Config`` of a :class:`~torchpipe.pipeline.SampleProcessor`; None: rows are what it would give,
+            or samples of :mod:`torchpipe.datasets`.
         post_filters: functions of what the processor gives.
         on_error, max_error_share, quarantine_file: what becomes of a row that raises a
             :class:`~torchpipe.errors.DataError`; see :class:`~torchpipe.data.row_policy.RowPolicy`.
@@ -64,6 +63,7 @@ class SingleDatasetConfig:
         ConfigError: an option is not possible, or a filter can't be called.
     """
 
+    function_arguments: ClassVar[tuple[str, ...]] = ("pre_filters", "post_filters")
     source: Any
     pre_filters: Sequence[Any] = ()
     processor: Any = None
@@ -107,7 +107,7 @@ class SingleDatasetConfig:
         """A ``grain.MapDataset`` of a source that is read by number, a ``grain.IterDataset`` of a stream.
 
         Raises:
-            ConfigError: there are fewer rows than ranks.
+            ConfigError: there are fewer rows than ranks, or a stream that was given as it is has several.
             KindError: the source's ``build`` gave neither.
         """
         from torchpipe.pipeline.grain_single import built_single

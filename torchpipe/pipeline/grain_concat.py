@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import grain
-
 from torchpipe.errors import KindError
 from torchpipe.pipeline.child_policies import child_names, child_policies
 from torchpipe.pipeline.dataset import DatasetConcatConfig
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_order import EpochOrder
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-import grain
 import numpy as np
 
 from torchpipe.errors import DataError
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_reading import as_stream
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label

@@ -4,11 +4,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-import grain
-
 from torchpipe.data.packing.bounded_fit import BestFit, BoundedFit, FirstFit
 from torchpipe.data.packing.pack_plan import Span
 from torchpipe.errors import ConfigError
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_reading import as_stream
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label

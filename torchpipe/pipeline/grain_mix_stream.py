@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import grain
-
 from torchpipe.data.mix_turns import MixTurns, ServedShare, Turn
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.dataset import MixBy, MixStop
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_order import none_left
 from torchpipe.pipeline.grain_reading import IN_THIS_THREAD, GrainDataset
 from torchpipe.pipeline.packed_rows import num_tokens_of, num_trained_of

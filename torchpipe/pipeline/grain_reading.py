@@ -2,8 +2,7 @@
 
 from typing import Any, TypeAlias
 
-import grain
-
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.types import DatasetBuildContext
 
 GrainDataset: TypeAlias = grain.MapDataset | grain.IterDataset

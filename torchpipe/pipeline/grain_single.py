@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-import grain
-
 from torchpipe._seeds import derive
-from torchpipe.errors import KindError, located
+from torchpipe.errors import ConfigError, KindError, located
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_order import EpochOrder, none_left
 from torchpipe.pipeline.grain_reading import GrainDataset
-from torchpipe.pipeline.grain_share import StreamShare
 from torchpipe.pipeline.grain_window import ShuffledWindows
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label
@@ -36,6 +34,11 @@ def built_single(
             f"source must be a RandomAccessDataSource or grain.IterDataset; got {type(source).__qualname__} of "
             f"{type(config.source).__qualname__}. Give it __len__ and __getitem__, or make it a grain.IterDataset."
         )
+    if is_stream and source is config.source and policy.dp_world_size > 1:
+        raise ConfigError(
+            f"{node_label(config)} is a stream that was given as it is, and each of {policy.dp_world_size} ranks would "
+            "read all of it. Give a value whose build(dataset_iteration_policy=) makes it, with this rank's rows alone."
+        )
     called = config.name or type(source).__name__
     maker = RowMaker(
         pre_filters=config.pre_filters,
@@ -49,8 +52,6 @@ def built_single(
     if not is_stream:
         made = MadeRows(grain.MapDataset.source(source), maker, seed=seed_32(policy.seed, "processor"))
         return EpochOrder(made, policy, called=called)
-    if source is config.source and (policy.repeat or policy.dp_world_size > 1):
-        source = StreamShare(source, policy, called=called)  # no policy was handed to it
     numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
     if policy.shuffle:
         size, seed = policy.streaming_shuffle_buffer_size, derive(policy.seed, "windows", policy.dp_rank)

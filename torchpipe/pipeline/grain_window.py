@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import grain
 import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
+from torchpipe.pipeline.grain_import import grain
 
 
 class ShuffledWindows(grain.IterDataset[Any]):

@@ -17,16 +17,10 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
 
     Of a source that is read by number its fingerprint counts, where it has one; of a stream its settings.
     """
-    found: dict[str, str] = {}
-    names = NodeNames()
-    waiting = [config]
-    while waiting:
-        node = waiting.pop(0)
-        name = names.unused(node_label(node))
-        below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
-        children = [child for child in below if child is not None]
-        found[name] = _settings(node) if children else _leaf(node, context, policy)
-        waiting += children
+    found = {
+        name: _settings(node) if _children(node) else _leaf(node, context, policy)
+        for name, node in named_nodes(config).items()
+    }
     shared = {
         "seed": policy.seed,
         "shuffle": policy.shuffle,
@@ -36,6 +30,23 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
         "streaming_shuffle_buffer_size": policy.streaming_shuffle_buffer_size,
     }
     return found | {name: str(value) for name, value in shared.items()}
+
+
+def named_nodes(config: Any) -> dict[str, Any]:
+    """The configs of a graph's nodes by what Grain's way calls them, parents first; equal names are numbered."""
+    found: dict[str, Any] = {}
+    names = NodeNames()
+    waiting = [config]
+    while waiting:
+        node = waiting.pop(0)
+        found[names.unused(node_label(node))] = node
+        waiting += _children(node)
+    return found
+
+
+def _children(node: Any) -> list[Any]:
+    below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
+    return [child for child in below if child is not None]
 
 
 def _settings(node: Any) -> str:

@@ -89,7 +89,7 @@ class GraphSteps:
         """
         while num_steps is None or self._done < num_steps:
             source = self._loader.rows
-            found = self._planned(source) if isinstance(source, PlannedBatches) else self._streamed()
+            found = self._planned(source) if isinstance(source, PlannedBatches) else self._streamed(source)
             for step in found:
                 self._done += 1
                 yield step
@@ -104,9 +104,8 @@ class GraphSteps:
             self._numbers = numbers[self._loader.policy.dp_rank].tolist()
             yield self._step(micro_batches, int((numbers >= 0).sum()))
 
-    def _streamed(self) -> Iterator[Step]:
-        batches = iter(self._loader)
-        while micro_batches := tuple(islice(batches, self.accumulation)):
+    def _streamed(self, source: Any) -> Iterator[Step]:
+        for micro_batches in source.steps(global_batch_size=self._size):
             self._numbers = [[] for _ in micro_batches]
             yield self._step(tuple(_for_model(self._collate, batch) for batch in micro_batches), self._size)
 
@@ -132,7 +131,10 @@ class GraphSteps:
         return "rows of a graph that Grain runs, which have no numbers"
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands after the step that was given out last: the loader's state, and the steps until then."""
+        """Where the run stands after the step that was given out last: the loader's state, and the steps until then.
+
+        All ranks call it together, since each may read parts of the graph that the others don't.
+        """
         return {**self._loader.state_dict(), "steps": self._done, "global_batch_size": self._size}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -154,7 +156,8 @@ class GraphSteps:
 
 
 class FirstRows(Dataset[dict[str, torch.Tensor]]):
-    """The first rows of a graph's run as packs (:func:`packed_item`). Where the run stands is not changed.
+    """The first rows of a graph's run as packs (:func:`packed_item`), the same on all ranks. Where the run stands is
+    not changed.
 
     Args:
         loader: of the graph.
@@ -169,7 +172,7 @@ class FirstRows(Dataset[dict[str, torch.Tensor]]):
 
     def __init__(self, loader: GrainDataLoader, number: int) -> None:
         self._longest = loader.context.max_context_length
-        fresh = loader.anew()
+        fresh = loader.alone()
         try:
             self._items = [packed_item(batch) for batch in islice(iter(fresh), max(1, number))]
         finally:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import grain
-
 from torchpipe._fingerprint import fingerprint
 from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError, NoFingerprint
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.shard_cursor import ShardCursor
 from torchpipe.pipeline.types import DatasetIterationPolicy
 from torchpipe.sources.fingerprint import source_fingerprint
+from torchpipe.sources.huggingface import describe_source
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.sources.streams import RowStream, load_table
 
@@ -84,6 +84,10 @@ class HuggingFaceRandomAccessSource(Configurable):
 
     def __getitem__(self, index: int) -> Mapping[str, Any]:
         return self._rows[int(index)]
+
+    def describe(self) -> str:
+        """The file's or data set's name, and a split that cuts it."""
+        return describe_source(self.config.path, self.config.options())
 
     def fingerprint(self) -> str:
         """What tells these rows from others: the files, or the repository's commit; else all bytes of the table."""

@@ -12,8 +12,9 @@ from torchpipe.data.overflow import Fitted
 from torchpipe.data.packing.ramps import ramps
 from torchpipe.errors import ColumnError, NoFingerprint
 from torchpipe.pipeline.processors import DrewRandom, Outcome, SampleProcessor, without_draws
-from torchpipe.pipeline.sequences import TextSequence, checked_arrays
+from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 from torchpipe.pipeline.types import DatasetBuildContext
+from torchpipe.sources import describe_source
 from torchpipe.sources.identity import object_fingerprint
 from torchpipe.store.source_recipe import SourceRecipe, SourceRows, vocab_size_of
 
@@ -31,7 +32,8 @@ class LeafRecipe(SourceRecipe):
     Attributes:
         label: what errors call the source.
         pre_filters, post_filters: keep the rows, and what the processor makes of them, for which all are true.
-        processor: row to :class:`~torchpipe.pipeline.TextSequence`; None: rows are such.
+        processor: row to :class:`~torchpipe.pipeline.TextSequence`; None: rows are such, or samples of
+            :mod:`torchpipe.datasets`.
         context: what the graph is built with.
 
     The others are those of :class:`~torchpipe.store.source_recipe.SourceRecipe`.
@@ -51,6 +53,15 @@ class LeafRecipe(SourceRecipe):
         """What errors call the source."""
         return self.label
 
+    @property
+    def described_source(self) -> str:
+        """What the source is called where it is known, such as its files; else its class."""
+        return describe_source(self.source, {})
+
+    def key_fields(self) -> dict[str, str]:
+        """As of any recipe; ``node`` is what the graph calls the source, ``source`` its files, where it says them."""
+        return {**super().key_fields(), "node": self.label, "source": self.described_source}
+
     def transform(self) -> "LeafTransform":
         """What makes samples of a row."""
         return LeafTransform(self)
@@ -58,7 +69,11 @@ class LeafRecipe(SourceRecipe):
     def deciding(self) -> Mapping[str, Any]:
         """Filters, processor, and the numbers of the context that a processor may look at."""
         context = self.context
-        numbers = (context.max_context_length, context.num_tokens_per_batch, context.max_num_documents)
+        numbers: tuple[Any, ...] = (context.max_context_length, context.num_tokens_per_batch, context.max_num_documents)
+        # Our own processors keep what they use of it, so that other lengths need no other store. A subclass of one
+        # may look at more.
+        if self.processor is None or "context" in vars(type(self.processor)).get("_unfingerprinted", ()):
+            numbers = ()
         return {
             "pre_filters": tuple(self.pre_filters),
             "processor": self.processor,
@@ -121,7 +136,9 @@ class LeafTransform:
         if not all(keeps(sample) for keeps in recipe.pre_filters):
             return Fitted([], 0, "filtered")
         try:
-            outcome = Outcome(sample) if recipe.processor is None else without_draws(recipe.processor, sample)
+            outcome = (
+                Outcome(sequence_of(sample)) if recipe.processor is None else without_draws(recipe.processor, sample)
+            )
         except DrewRandom as draw:
             raise CannotPlan(f"{type(recipe.processor).__name__} draws random numbers ({draw})") from None
         if outcome.value is None:

@@ -1,7 +1,7 @@
 """What became of the rows of a graph that Grain runs: what each node took, gave and left out, in this process."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
@@ -155,6 +155,26 @@ def graph_ledger(dataset: Any) -> GraphLedger:
         if isinstance(ledger, NodeLedger):
             found.setdefault(id(ledger), ledger)
     return GraphLedger(list(found.values()))
+
+
+def summed_ledgers(ledgers: Sequence[GraphLedger]) -> dict[str, dict[str, Any]]:
+    """The counts of several parts of one graph together, by node.
+
+    >>> one, other = NodeLedger("news"), NodeLedger("news")
+    >>> one.took(); one.gave(); other.took(); other.left_out("filtered")
+    >>> summed_ledgers([GraphLedger([one]), GraphLedger([other])])["news"]["rows_left_out"]
+    {'filtered': 1}
+    """
+    whole: dict[str, dict[str, Any]] = {}
+    for ledger in ledgers:
+        for name, counts in ledger.to_dict().items():
+            before = whole.setdefault(name, dict.fromkeys(counts, 0))
+            for what, count in counts.items():
+                if isinstance(count, dict):
+                    before[what] = dict(Counter(before[what] or {}) + Counter(count))
+                else:
+                    before[what] += count
+    return whole
 
 
 def _stages(dataset: Any) -> Iterator[Any]:

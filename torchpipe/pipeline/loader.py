@@ -1,5 +1,6 @@
 """The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +28,10 @@ class BaseDataLoader(Configurable, ABC):
     ``distributed.checkpoint``).
     """
 
-    @dataclass(kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     @abstractmethod
     def __iter__(self) -> Iterator[TrainerBatch]:
@@ -67,6 +69,9 @@ class GrainDataLoader(BaseDataLoader):
         tokenizer: handed to the processors and the collator.
         max_context_length: tokens of the longest document.
         num_tokens_per_batch: tokens of a row, which one rank trains on at once.
+
+    Attributes:
+        why_not_planned: why Grain runs the graph; None where it is planned.
 
     Raises:
         ConfigError: arguments don't fit.
@@ -154,6 +159,7 @@ class GrainDataLoader(BaseDataLoader):
                 f"num_rows_per_batch of {type(self.collator).__name__} gives {num_rows!r}. It is a whole "
                 "number, 1 or more."
             )
+        self.why_not_planned: str | None = None
         self._source: BatchSource = self._batches()
         self._iterator: Iterator[TrainerBatch] | None = None
 
@@ -166,7 +172,10 @@ class GrainDataLoader(BaseDataLoader):
                     raise ConfigError(
                         f"planned is True, and the graph can't be planned: {why}. Leave planned out, and Grain runs it."
                     ) from None
+                self.why_not_planned = str(why)
                 say(f"Grain runs this graph, as rows come: {why}.")
+        else:
+            self.why_not_planned = "planned is False"
         from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
@@ -174,6 +183,12 @@ class GrainDataLoader(BaseDataLoader):
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
         return type(self)(self.config, **self._arguments)
+
+    def alone(self) -> "GrainDataLoader":
+        """Another loader of the same run for one rank that has all batches. It stands at the begin."""
+        shards = self.config.num_logical_shards or self.policy.dp_world_size
+        config = dataclasses.replace(self.config, num_logical_shards=shards, num_workers=0)
+        return type(self)(config, **{**self._arguments, "dp_rank": 0, "dp_world_size": 1})
 
     @property
     def is_planned(self) -> bool:
@@ -211,9 +226,13 @@ class GrainDataLoader(BaseDataLoader):
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the batch that was given out last: numbers and texts, the same on every rank.
 
-        It holds ``version``, ``way`` ("planned" or "grain"), the place (``epoch`` and ``row``; or ``batch``, and a
-        state of Grain for each logical shard that this rank reads), and ``graph``: what decides the rows. It does not
+        It holds ``version``, ``way`` ("planned" or "grain"), the place (``epoch`` and ``row``; or ``batch``,
+        ``num_logical_shards`` and ``parts``, the states of Grain), and ``graph``: what decides the rows. It does not
         hold how many ranks or workers there were.
+
+        Where Grain runs the graph for several processes of ``torch.distributed``, each tells the others of its parts:
+        all of them have to call this, as ``torch.distributed.checkpoint`` does. Without ``torch.distributed`` a rank
+        knows its own parts, and :func:`~torchpipe.pipeline.merged_states` makes one state of those of all ranks.
         """
         return self._source.state_dict()
 

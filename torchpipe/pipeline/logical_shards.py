@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, NamedTuple
 
-import grain
-
 from torchpipe.errors import LoaderStateError
+from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.grain_reading import as_stream
+from torchpipe.pipeline.ledger import GraphLedger, graph_ledger
 from torchpipe.pipeline.state import ShardPlace
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
@@ -69,8 +69,13 @@ class ReadBatch(NamedTuple):
     place: ShardPlace
 
 
-def read_batches(reading: Reading) -> Iterator[ReadBatch]:
-    """The batches of a reading, without end: those of a part that has ended have no rows."""
+def read_batches(reading: Reading, ledgers: dict[int, GraphLedger] | None = None) -> Iterator[ReadBatch]:
+    """The batches of a reading, without end: those of a part that has ended have no rows.
+
+    Args:
+        reading: which.
+        ledgers: gets the counts of each part's nodes, by its number.
+    """
     shards: dict[int, _Shard] = {}
     number = reading.first
     try:
@@ -78,6 +83,8 @@ def read_batches(reading: Reading) -> Iterator[ReadBatch]:
             turn, shard = divmod(number, reading.num_shards)
             if shard not in shards:
                 shards[shard] = _Shard(reading, shard)
+                if ledgers is not None:
+                    ledgers[shard] = shards[shard].ledger
             yield ReadBatch(number, shards[shard].batch(turn), shards[shard].place)
             number += reading.step
     finally:
@@ -91,6 +98,7 @@ class _Shard:
     def __init__(self, reading: Reading, shard: int) -> None:
         policy = replace(reading.policy, dp_rank=shard, dp_world_size=reading.num_shards)
         built = reading.dataset.build(context=reading.context, dataset_iteration_policy=policy)
+        self.ledger = graph_ledger(built)
         self._rows: grain.DatasetIterator[Any] = iter(as_stream(built, reading.context))
         self._size = reading.rows_a_batch
         self._num_batches = 0

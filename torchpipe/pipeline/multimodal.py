@@ -45,7 +45,7 @@ class MultiModalProcessor(SampleProcessor):
     deterministic: ClassVar[bool | None] = False  # what is stored of a planned graph is tokens alone
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context"})
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
         """The settings.
 
@@ -62,6 +62,7 @@ class MultiModalProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("sample_processor", "resize_fn")
         sample_processor: Callable[..., Any] | None = None
         patch_size: int = 16
         temporal_patch_size: int = 2
@@ -81,9 +82,9 @@ class MultiModalProcessor(SampleProcessor):
         def __post_init__(self) -> None:
             for name in ("sample_processor", "resize_fn"):
                 if getattr(self, name) is not None:
-                    object.__setattr__(self, name, as_function(getattr(self, name), name))
+                    setattr(self, name, as_function(getattr(self, name), name))
             for name in ("image_mean", "image_std"):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+                setattr(self, name, tuple(getattr(self, name)))
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)

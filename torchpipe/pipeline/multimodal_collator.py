@@ -36,7 +36,7 @@ class MultiModalCollator(TextCollator):
         context: what all nodes of the graph share.
     """
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(TextCollator.Config):
         """The settings.
 
@@ -113,6 +113,10 @@ class MultiModalCollator(TextCollator):
             )
             batch["mrope_positions"] = self._pinned(torch.from_numpy(counted))
         return batch, labels
+
+    def padding(self) -> TrainerBatch:
+        """The batch of a rank whose rows have ended, filled with the tokenizer's padding as others are."""
+        return self([])
 
     def _check_number(self, images: Sequence[Any], videos: Sequence[Any]) -> None:
         size = self.config.temporal_patch_size

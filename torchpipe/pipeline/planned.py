@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from torchpipe.data.packing import PackPlan
+from torchpipe.pipeline.leaf import LeafRecipe
 from torchpipe.pipeline.planned_nodes import Leaf, Node, Run
 from torchpipe.store import TokenStore
 
@@ -22,10 +23,12 @@ class PlannedGraph:
     Attributes:
         root: the uppermost node.
         run: what all share.
+        recipes: of each source, by the name of its node. A copy for another process has none.
     """
 
     root: Node
     run: Run
+    recipes: Mapping[str, LeafRecipe] = field(default_factory=dict)
     _kept: dict[int, PackPlan] = field(default_factory=dict, init=False, repr=False)
 
     def rows(self, epoch: int) -> PackPlan:
@@ -62,6 +65,11 @@ class PlannedGraph:
     def _leaves(self) -> list[Leaf]:
         return [node for node in self.nodes.values() if isinstance(node, Leaf)]
 
+    def leaf_of(self, sample: int) -> Leaf:
+        """The source that a sample is of, by its number among those of all sources."""
+        before = (leaf for leaf in self._leaves if leaf.first_sample <= sample)
+        return max(before, key=lambda leaf: leaf.first_sample)
+
     def describe_rows(self, places: Sequence[tuple[int, int]]) -> str:
         """Rows in words: of which sources, and which rows of these.
 
@@ -71,9 +79,7 @@ class PlannedGraph:
         found: dict[str, set[int]] = {}
         for epoch, row in places:
             for sample, _, _ in self.rows(epoch).spans(row):
-                leaf = max(
-                    (leaf for leaf in self._leaves if leaf.first_sample <= sample), key=lambda leaf: leaf.first_sample
-                )
+                leaf = self.leaf_of(sample)
                 found.setdefault(leaf.name, set()).add(int(leaf.store.rows[sample - leaf.first_sample]))
         told = [f"rows {', '.join(map(str, sorted(rows)))} of {name}" for name, rows in sorted(found.items())]
         return "; ".join(told) or "padding alone"
@@ -94,7 +100,7 @@ class PlannedGraph:
         return {"root": self.root, "run": self.run}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in {**state, "_kept": {}}.items():
+        for name, value in {**state, "recipes": {}, "_kept": {}}.items():
             object.__setattr__(self, name, value)
 
 

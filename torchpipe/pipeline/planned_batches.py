@@ -12,7 +12,7 @@ from torchpipe.errors import DataError, LoaderStateError
 from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import StepLoader
 from torchpipe.loading.read_ahead import close
-from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.compile import planned_graph
 from torchpipe.pipeline.planned_rows import PlannedRows
 from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
@@ -150,5 +150,5 @@ class PlannedBatches:
 
 
 def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:
-    batch = collator([row for row in rows if row is not None])
+    batch = collated(collator, [row for row in rows if row is not None])
     return batch if then is None else then(batch)

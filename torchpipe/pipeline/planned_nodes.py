@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class Node(ABC):
     """
 
     name: str
+    kind: ClassVar[str]
+    """What it does, in a word."""
 
     @abstractmethod
     def identity(self) -> str:
@@ -83,6 +85,10 @@ class Node(ABC):
         """The nodes below."""
         return ()
 
+    def settings(self) -> dict[str, Any]:
+        """How it makes its rows: settings of its config, by name."""
+        return {}
+
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What it did not give on of its children's rows, or in which shares it took them."""
         return {}
@@ -97,6 +103,8 @@ class Leaf(Node):
         first_sample: the number of its first one among those of all leaves.
         made_of: fingerprints of what the samples are made of, see :func:`torchpipe.pipeline.state.leaf_text`.
     """
+
+    kind: ClassVar[str] = "source"
 
     store: TokenStore
     first_sample: int
@@ -126,6 +134,8 @@ class Leaf(Node):
 class NoRows(Node):
     """A source without rows."""
 
+    kind: ClassVar[str] = "source"
+
     def identity(self) -> str:
         """What decides its rows."""
         return "no rows"
@@ -146,6 +156,8 @@ class NoRows(Node):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concat(Node):
     """The rows of several nodes, shuffled together."""
+
+    kind: ClassVar[str] = "concat"
 
     parts: Sequence[Node]
 
@@ -178,6 +190,8 @@ class Mix(Node):
         stop: when an epoch ends.
     """
 
+    kind: ClassVar[str] = "mix"
+
     parts: Sequence[Node]
     weights: Sequence[Mapping[int, float]]
     max_epochs: Sequence[float | None]
@@ -202,6 +216,10 @@ class Mix(Node):
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
         return self._mixed(run, epoch)[0]
+
+    def settings(self) -> dict[str, Any]:
+        """What its shares are of, and when an epoch ends."""
+        return {"by": self.by, "stop": self.stop}
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""

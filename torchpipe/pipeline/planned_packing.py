@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class Packed(Node):
         overflow: what becomes of documents longer than ``max_context_length``.
         drops_last: whether a last row that is not full is left out.
     """
+
+    kind: ClassVar[str] = "packing"
 
     part: Node
     strategy: str
@@ -46,6 +48,10 @@ class Packed(Node):
         """Its rows in an epoch's order."""
         packs = self._packed(run, self.part.rows(run, epoch))[0]
         return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
+
+    def settings(self) -> dict[str, Any]:
+        """How rows are filled, and what becomes of what is too long."""
+        return {"strategy": self.strategy, "overflow": self.overflow}
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""

@@ -1,7 +1,6 @@
 """Rows to what a batch is made of: the base class of processors, and a generator that tells whether one draws."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -51,9 +50,10 @@ class SampleProcessor(Configurable, ABC):
 
     deterministic: ClassVar[bool | None] = None
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(Configurable.Config):
-        """The settings; a subclass adds fields."""
+        """The settings; a subclass adds fields, in a dataclass that may be changed or in a frozen one."""
+
+        __slots__ = ()
 
     def __init__(self, config: Any, *, context: DatasetBuildContext) -> None:
         self.config = config

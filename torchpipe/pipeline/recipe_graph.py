@@ -1,6 +1,7 @@
 """The graph of a recipe's config: its section ``dataloader``, and the settings that go with it."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torchpipe.config.instantiate import instantiate
@@ -40,13 +41,17 @@ def check_graph_settings(cfg: Container[str], settings: Any) -> None:
         raise ConfigError("The run has no end: dataloader.repeat is true. Set max_steps, or dataloader.num_epochs.")
 
 
-def graph_loader(settings: Any, tokenizer: Any, *, rank: int, world_size: int) -> GrainDataLoader | None:
+def graph_loader(
+    settings: Any, tokenizer: Any, *, rank: int, world_size: int, state: Mapping[str, Any] | None = None
+) -> GrainDataLoader | None:
     """The loader of the section ``dataloader`` for one rank; None where there is no such section.
 
     Args:
         settings: of a recipe. ``max_context_length`` is the tokenizer's ``max_seq_len`` unless it is given, and
             ``num_tokens_per_batch`` is as large unless it is given.
         tokenizer: of the processors.
+        rank, world_size: data-parallel.
+        state: of the checkpoint that a run goes on from, whose loader keeps its ``num_logical_shards``.
 
     Raises:
         ConfigError: the section builds no loader, or no length is known.
@@ -62,6 +67,8 @@ def graph_loader(settings: Any, tokenizer: Any, *, rank: int, world_size: int) -
             f"dataloader builds a {type(config).__name__}. Give it _component_: "
             "torchpipe.pipeline.GrainDataLoader.Config."
         )
+    if config.num_logical_shards is None:
+        config = replace(config, num_logical_shards=(state or {}).get("loader", {}).get("num_logical_shards"))
     return config.build(
         tokenizer=tokenizer,
         max_context_length=longest,

@@ -11,7 +11,7 @@ from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.processors import without_draws
-from torchpipe.pipeline.sequences import TextSequence, checked_arrays
+from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 
 _FEWEST_OF_A_STREAM = 1000
 """A stream does not say how many rows it has. Its share of errors is one of so many rows, until more were read."""
@@ -107,7 +107,7 @@ class RowMaker:
             return None, "empty"
         if not all(keeps(content) for keeps in self._pre_filters):
             return None, "filtered"
-        made: Any = content
+        made: Any = sequence_of(content) if self._processor is None else content
         if self._processor is not None:
             made, reason = self._outcome(content, rng)
             if made is None:

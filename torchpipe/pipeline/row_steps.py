@@ -66,6 +66,10 @@ class RowSteps:
     def __len__(self) -> int:
         raise TypeError("An endless order of rows has no length.")
 
+    def steps_before(self, epoch: int) -> int:
+        """None: all steps are of epoch 0."""
+        return 0
+
     def is_ready(self, epoch: int, step: int) -> bool:
         """True: every step is known at once."""
         return True

@@ -1,6 +1,6 @@
 """What processors make of a row of text: tokens, and what each of them is to predict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,6 +102,33 @@ def shifted_sequence(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | 
     """
     labels = next_token_labels(tokens, mask)
     return TextSequence(input_ids=np.asarray(tokens, dtype=np.int64)[:-1], labels=labels[:-1])
+
+
+def sequence_of(row: Any) -> Any:
+    """The sequence of a row that is a sample of :mod:`torchpipe.datasets` (``tokens`` and ``labels``); any other row as
+    it is.
+
+    The last token has no place in a sequence where it has no label, for it predicts nothing.
+
+    Raises:
+        DataError: the sample is a pack, or its tokens have weights.
+
+    >>> sequence = sequence_of({"tokens": [5, 6, 7], "labels": [-100, 7, -100]})
+    >>> sequence.input_ids.tolist(), sequence.labels.tolist()
+    ([5, 6], [-100, 7])
+    """
+    if not isinstance(row, Mapping) or not {"tokens", "labels"} <= row.keys():
+        return row
+    if "seq_lens" in row:
+        raise DataError("The row is a pack of a PackedDataset. Leave packed out there, and pack in the graph.")
+    if "loss_weights" in row:
+        raise DataError(
+            "The row has loss_weights, and a TextSequence has no place for them. Round the weights of its messages to "
+            "0 or 1, or train on the data set itself."
+        )
+    ids, labels = (np.asarray(row[name], dtype=np.int64) for name in ("tokens", "labels"))
+    end = len(ids) - int(len(labels) > 0 and labels[-1] == IGNORE_INDEX)
+    return TextSequence(input_ids=ids[:end], labels=labels[:end])
 
 
 def joined_documents(documents: Sequence[TextSequence]) -> TextSequence:

@@ -77,6 +77,10 @@ class IndexedJsonlSource(Configurable):
     def __getitem__(self, index: int) -> Mapping[str, Any]:
         return self._rows[index]
 
+    def describe(self) -> str:
+        """The names of the files."""
+        return self._rows.describe()
+
     def fingerprint(self) -> str:
         """What tells these rows from others: path, size, time of change, inode and ends of each file."""
         return self._rows.fingerprint()

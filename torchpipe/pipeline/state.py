@@ -100,7 +100,7 @@ def _difference(name: str, before: str | None, now: str | None) -> str:
     return f"{name} gives other samples, for {' and '.join(parts)} changed" if parts else f"{name} changed"
 
 
-def _json(state: Mapping[str, Any], name: str) -> dict[str, str]:
+def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         found = json.loads(state[name])
     except (KeyError, TypeError, ValueError):
@@ -122,15 +122,39 @@ class ShardPlace(NamedTuple):
     state: str
 
 
-SHARD = "shard_"
-"""What the states of parts are called, before their numbers."""
+PARTS = "parts"
+"""What a state calls the places of parts. It is one text, so that states of any number of parts have the same names."""
+
+
+def parts_text(places: Mapping[int, ShardPlace]) -> str:
+    """Where parts stand, as one text.
+
+    >>> parts_text({1: ShardPlace(12, '{"next": 5}')})
+    '{"1":[12,{"next":5}]}'
+    """
+    told = {str(shard): [place.num_batches, json.loads(place.state)] for shard, place in sorted(places.items())}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def parts_of(state: Mapping[str, Any]) -> dict[int, ShardPlace]:
+    """Where the parts stand that a state knows of.
+
+    Raises:
+        LoaderStateError: it has no such text.
+    """
+    found: dict[int, ShardPlace] = {}
+    for shard, place in _json(state, PARTS).items():
+        if not (shard.isdecimal() and isinstance(place, list) and len(place) == 2 and type(place[0]) is int):
+            raise LoaderStateError(f"The loader's state has a part {shard!r} that stands at {place!r}. Start anew.")
+        found[int(shard)] = ShardPlace(place[0], json.dumps(place[1], ensure_ascii=False, separators=(",", ":")))
+    return found
 
 
 def merged_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One state of those that several ranks gave, for any other number of ranks.
 
-    A state of a planned graph is the same on all ranks, and needs no others. Of a graph that Grain runs, each rank's
-    holds the parts that it reads.
+    A state of a planned graph is the same on all ranks, and needs no others. Of a graph that Grain runs, a rank knows
+    the parts that it reads. Under ``torch.distributed`` :meth:`GrainDataLoader.state_dict` has already merged them.
 
     Args:
         states: of all ranks, of the same moment.
@@ -139,36 +163,15 @@ def merged_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         LoaderStateError: they are not of one moment of one run.
     """
     merged: dict[str, Any] = {}
+    places: dict[int, ShardPlace] = {}
     for state in states:
         for name, value in state.items():
-            if name.startswith(SHARD):
-                merged[name] = max(value, merged.get(name, ""), key=_how_far)
-            elif merged.setdefault(name, value) != value:
+            if name != PARTS and merged.setdefault(name, value) != value:
                 raise LoaderStateError(
                     f"States of several moments or runs can't be one: {name} is {merged[name]!r} and {value!r}."
                 )
+        if PARTS in state:
+            for shard, place in parts_of(state).items():
+                places[shard] = max(place, places.get(shard, place), key=lambda one: one.num_batches)
+            merged[PARTS] = parts_text(places)
     return merged
-
-
-def _how_far(text: str) -> int:
-    place = place_of(text)
-    return -1 if place is None else place.num_batches
-
-
-def place_text(place: ShardPlace | None) -> str:
-    """Where a part stands, as a text; "" where it was not read."""
-    return "" if place is None else f"{place[0]} {place[1]}"
-
-
-def place_of(text: object) -> ShardPlace | None:
-    """Where a part stands, of such a text; None for "".
-
-    Raises:
-        LoaderStateError: it is none.
-    """
-    if text == "":
-        return None
-    number, _, state = str(text).partition(" ")
-    if not number.isdecimal() or not state:
-        raise LoaderStateError(f"The loader's state has a part that stands at {text!r}. Start anew.")
-    return ShardPlace(int(number), state)

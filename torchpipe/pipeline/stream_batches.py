@@ -9,23 +9,25 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from torchpipe._progress import say
 from torchpipe._seeds import derive
-from torchpipe.errors import ConfigError, DataError, LoaderStateError
+from torchpipe.errors import ConfigError, DataError, DistributedError, LoaderStateError
 from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
-from torchpipe.pipeline.agreement import Agreement
-from torchpipe.pipeline.collators import Collator, TrainerBatch
+from torchpipe.pipeline.agreement import Agreement, can_agree
+from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_identity import graph_identity
+from torchpipe.pipeline.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.state import (
-    SHARD,
+    PARTS,
     STATE_VERSION,
     ShardPlace,
     checked_state,
     graph_text,
-    place_of,
-    place_text,
+    merged_states,
+    parts_of,
+    parts_text,
     whole_number_of,
 )
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -60,55 +62,68 @@ class StreamBatches:
         self._num_shards: int = config.num_logical_shards or policy.dp_world_size
         self._batch = 0  # batches of the run, over all ranks, that were given out
         self._places: dict[int, ShardPlace] = {}
+        self._ledgers: dict[int, GraphLedger] = {}
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
-        ranks = None if self._config.repeat else Agreement(self._policy.dp_world_size)
+        at_once = self._policy.dp_world_size * self._collator.num_rows_per_batch()
+        return (micro_batches[0] for micro_batches in self.steps(global_batch_size=at_once))
+
+    def steps(self, *, global_batch_size: int) -> Iterator[tuple[TrainerBatch, ...]]:
+        """The steps from here on: this rank's batches of each.
+
+        A step has the same batches on any number of ranks. Where parts have ended before others, their batches are
+        padding; a step of padding alone is left out.
+
+        Args:
+            global_batch_size: rows of a step, over all ranks: as many as they take at once, or a multiple of it.
+        """
+        at_once = self._policy.dp_world_size * self._collator.num_rows_per_batch()
+        ranks = None if self._config.repeat else self._ranks
         reading = self._reading()
         missing = sum(shard not in self._places and self._turns_before(shard) > 0 for shard in reading.shards())
         if missing:
             parts = "1 part of the graph is" if missing == 1 else f"{missing} parts of the graph are"
             whose = "its" if missing == 1 else "their"
             say(f"{parts} read again up to batch {self._batch:,}: {whose} state isn't here.")
-        return self._given_out(self._collated(reading), ranks, reading.shards())
+        return self._given_out(self._collated(reading), ranks, reading.shards(), global_batch_size // at_once)
 
     @closed_at_exit
-    def _given_out(self, batches: Iterator[Any], ranks: Agreement | None, shards: set[int]) -> Iterator[TrainerBatch]:
-        alive = set(shards)
+    def _given_out(
+        self, batches: Iterator[Any], ranks: Agreement | None, alive: set[int], accumulation: int
+    ) -> Iterator[tuple[TrainerBatch, ...]]:
         try:
             while True:
-                number, batch, place = next(batches)
-                shard = number % self._num_shards
-                if batch is None:
-                    alive.discard(shard)
-                    self._check_end(number, ranks)
-                    if not alive and ranks is None:
-                        return self._check_rows()
-                has_batch = batch is not None
+                found = _next_of(batches, accumulation, ranks)
+                ended = {number % self._num_shards for number, batch, _ in found if batch is None}
+                has_batch = any(batch is not None for _, batch, _ in found)
                 if ranks is not None:
-                    has_batch, is_alive = ranks.any(has_batch, bool(alive))
-                    if not is_alive:
-                        return self._check_rows()
-                self._places[shard] = place
-                self._batch += self._policy.dp_world_size
+                    alive -= ended
+                    has_batch, is_alive, has_failed = ranks.any(has_batch, bool(alive), False)
+                    if has_failed:
+                        raise DistributedError("Another rank ended with an error. Its output says why.")
+                    if not (has_batch or is_alive):
+                        if not self._batch:
+                            raise DataError(
+                                "No row is left of the graph. Check its filters, and whether its sources have rows."
+                            )
+                        return
+                elif ended:
+                    raise DataError(
+                        f"Part {min(ended)} of {self._num_shards} of the graph has ended, and repeat is True. Its "
+                        "source has to begin anew by itself where the policy that it is built with says repeat."
+                    )
+                for number, _, place in found:
+                    self._places[number % self._num_shards] = place
+                self._batch += accumulation * self._policy.dp_world_size
                 if has_batch:
-                    yield self._collator([]) if batch is None else batch
+                    yield tuple(collated(self._collator, []) if batch is None else batch for _, batch, _ in found)
         finally:
             close(batches)
 
-    def _check_rows(self) -> None:
-        """Refuses a graph that ends without a batch."""
-        if not self._batch:
-            raise DataError("No row is left of the graph. Check its filters, and whether its sources have rows.")
-
-    def _check_end(self, number: int, ranks: Agreement | None) -> None:
-        """Refuses an end that other ranks do not know of."""
-        if ranks is None and self._policy.dp_world_size > 1:
-            raise DataError(
-                f"Part {number % self._num_shards} of the graph has no batch {number:,}, though repeat is True, and "
-                "other ranks may go on. Let the stream begin again by itself, as the policy says that its source is "
-                "built with; or set repeat=False, where all ranks end together."
-            )
+    @cached_property
+    def _ranks(self) -> Agreement:
+        return Agreement(self._policy.dp_world_size)
 
     def _reading(self) -> Reading:
         return Reading(
@@ -142,26 +157,28 @@ class StreamBatches:
                 )
             )
         else:
-            batches = _collated(reading, self._collator)
+            batches = _collated(reading, self._collator, self._ledgers)
         return ReadAhead(batches, depth=depth) if depth else batches
 
     def ledger(self) -> dict[str, Mapping[str, Any]]:
-        """What became of the rows at each node."""
-        return {}
+        """What became of the rows at each node in this process, over all parts that it reads; those that were made
+        ready count. With workers, which count for themselves, there is nothing.
+        """
+        return dict(summed_ledgers(list(self._ledgers.values())))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands. The states of parts that this rank has not read are other ranks'."""
-        return {
+        """Where the run stands. All ranks ask together where they are processes of ``torch.distributed``; elsewhere
+        the places of parts that this rank has not read are in other ranks' states.
+        """
+        mine = {
             "version": STATE_VERSION,
             "way": "grain",
             "batch": self._batch,
             "num_logical_shards": self._num_shards,
             "graph": graph_text(self._identity),
-            **{
-                f"{SHARD}{shard:05d}": place_text(self._places.get(shard))
-                for shard in sorted(self._reading().shards() | self._places.keys())
-            },
+            PARTS: parts_text(self._places),
         }
+        return merged_states(self._ranks.every(mine)) if can_agree(self._policy.dp_world_size) else mine
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where a state says."""
@@ -174,12 +191,8 @@ class StreamBatches:
             )
         self._num_shards = num_shards
         self._batch = whole_number_of(state, "batch")
-        told = {int(name.removeprefix(SHARD)): text for name, text in state.items() if name.startswith(SHARD)}
-        places = {shard: place_of(text) for shard, text in told.items()}
         self._places = {
-            shard: place
-            for shard, place in places.items()
-            if place is not None and place.num_batches <= self._turns_before(shard)
+            shard: place for shard, place in parts_of(state).items() if place.num_batches <= self._turns_before(shard)
         }
 
     def _turns_before(self, shard: int) -> int:
@@ -203,13 +216,26 @@ class _Parts(IterableDataset[Any]):
         return map(in_a_parcel, _collated(part, self._collator))
 
 
-def _collated(reading: Reading, collator: Collator) -> Iterator[Any]:
-    batches: Iterator[ReadBatch] = read_batches(reading)
+def _collated(reading: Reading, collator: Collator, ledgers: dict[int, GraphLedger] | None = None) -> Iterator[Any]:
+    batches: Iterator[ReadBatch] = read_batches(reading, ledgers)
     try:
         for number, rows, place in batches:
             yield number, None if rows is None else collator(rows), place
     finally:
         close(batches)
+
+
+def _next_of(batches: Iterator[Any], number: int, ranks: Agreement | None) -> list[Any]:
+    """The next batches. If there is an error, the other ranks are told, which would wait for this one."""
+    try:
+        return [next(batches) for _ in range(number)]
+    except Exception as error:
+        if ranks is not None:
+            try:
+                ranks.any(False, False, True)
+            except DistributedError as lost:
+                error.add_note(f"Other ranks could not be told: {lost}")
+        raise
 
 
 def _as_it_is(batch: Any) -> Any:

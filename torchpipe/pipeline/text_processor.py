@@ -55,7 +55,7 @@ class TextProcessor(SampleProcessor):
     deterministic: ClassVar[bool | None] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context"})  # but for the tokenizer nothing of it is used
 
-    @dataclass(frozen=True, kw_only=True, slots=True)
+    @dataclass(kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
         """The settings.
 
@@ -68,11 +68,12 @@ class TextProcessor(SampleProcessor):
             ConfigError: there is no such function.
         """
 
+        function_arguments: ClassVar[tuple[str, ...]] = ("text_fn",)
         text_fn: Callable[[Any], str] = read_text
         allow_control_text: bool = False
 
         def __post_init__(self) -> None:
-            object.__setattr__(self, "text_fn", as_function(self.text_fn, "text_fn"))
+            self.text_fn = as_function(self.text_fn, "text_fn")
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)

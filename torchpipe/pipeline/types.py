@@ -17,7 +17,7 @@ class DatasetBuildContext:
         tokenizer: of the model.
         max_context_length: tokens of the longest document that the model takes.
         num_tokens_per_batch: tokens of a row of a packed batch, which one rank trains on at once.
-        read_options: for reading maps by Grain; None: in the thread that asks, unless reading proves slow.
+        read_options: for reading maps by Grain; None: in the thread that asks.
         max_num_documents: the most documents of a packed row; None: no limit.
 
     Raises:

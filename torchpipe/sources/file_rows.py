@@ -22,6 +22,9 @@ BOM = b"\xef\xbb\xbf"
 _MOST_OPEN = 64
 """So many files are kept open; of more, each is opened for the row that is read."""
 
+_MOST_NAMED = 3
+"""Files whose names stand for all of them in a line."""
+
 _AT_ONCE = 2**20
 
 _PIECE = 2**18
@@ -122,6 +125,21 @@ class FileRows(ABC):
                 break
             before, end = following, stop
         return end
+
+    def describe(self) -> str:
+        """The names of the files; of many, the first ones and how many more there are.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from torchpipe.sources.json_rows import JsonRows
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder, "news.jsonl")
+        ...     _ = file.write_text("{}")
+        ...     JsonRows([file]).describe() == str(file)
+        True
+        """
+        names = [file.name for file in self._source_files]
+        more = len(names) - _MOST_NAMED
+        return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more files" if more > 0 else "")
 
     @abstractmethod
     def fingerprint(self) -> str:

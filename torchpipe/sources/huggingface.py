@@ -4,6 +4,7 @@ import csv
 import errno
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from torchpipe.errors import ConfigError, SourceError
 from torchpipe.sources.file_source import FileSource, file_source
 from torchpipe.sources.identity import file_identity
 from torchpipe.sources.parquet_files import check_parquet
-from torchpipe.sources.views import JoinedRows, KeptRows
+from torchpipe.sources.views import JoinedRows, KeptRows, described_rows
 
 Rows = RandomAccessDataSource[Mapping[str, Any]]
 
@@ -60,7 +61,7 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
         raise ConfigError(
             f"{name}: streaming=True gives a stream, whose rows have no number and no count, and torchpipe.datasets "
             "numbers rows. Leave it out, since rows of files are read from the disk one by one and are not held in "
-            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource."
+            "memory; or use torchpipe.pipeline.HuggingFaceStreamingSource (docs/pipeline.md)."
         )
     files = file_source(source, load_dataset_kwargs)
     split = load_dataset_kwargs.get("split")
@@ -113,7 +114,7 @@ def describe_source(source: object, load_dataset_kwargs: Mapping[str, Any]) -> s
     'chats.json (train[:90%])'
     """
     if not isinstance(source, str):
-        return type(source).__name__
+        return described_rows(source)
     files = load_dataset_kwargs.get("data_files")
     split = load_dataset_kwargs.get("split")
     name = source
@@ -235,6 +236,11 @@ def _in_words(error: Exception, source: str, name: str, options: Mapping[str, An
             f"{name} can't be loaded: load_dataset can't write to {where} ({full.strerror}). Free some space, or name "
             "another folder: cache_dir=..."
         )
+    if isinstance(error, TypeError) and (unknown := _UNKNOWN_KEYWORD.search(str(error))):
+        return ConfigError(
+            f"{unknown[1]!r} is not an option of this builder or of load_dataset. Check its spelling, or remove it; "
+            "docs/coming_from.md says what options of axolotl, TRL and LLaMA-Factory are called here."
+        )
     if isinstance(error, TypeError):
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
@@ -252,6 +258,7 @@ def _options(load_dataset_kwargs: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value!r}" for key, value in told.items()) or "its options."
 
 
+_UNKNOWN_KEYWORD = re.compile(r"unexpected keyword argument '(\w+)'")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 

@@ -17,15 +17,17 @@ def object_fingerprint(source: Any) -> str:
 
     A Hugging Face data set counts by the bytes of its table, its indices and its format, at about a second a GB: the
     fingerprint that it has by itself may be random, and may stay the same where a mapped function reads another file.
-    Other objects count as :func:`torchpipe._fingerprint.fingerprint` says: by their method ``fingerprint()``, or by
-    what they hold, if their code reads nothing from outside.
+    A data set that has a text ``fingerprint``, as stored and packed ones have, counts by that. Other objects count as
+    :func:`torchpipe._fingerprint.fingerprint` says: by their method ``fingerprint()``, or by what they hold, if their
+    code reads nothing from outside.
 
     Raises:
         NoFingerprint: it doesn't say what it holds.
     """
     if type(source).__module__.partition(".")[0] == "datasets" and hasattr(source, "data"):
         return fingerprint([_arrow(source.data), _arrow(source._indices), repr(source.features), source.format])
-    return fingerprint(source)
+    said = getattr(source, "fingerprint", None)
+    return said if isinstance(said, str) else fingerprint(source)
 
 
 def file_identity(path: Path, *, content: bool = False, suffix: str | None = None) -> str:

@@ -41,6 +41,10 @@ class KeptRows:
         """Where the rows come from."""
         return [self._rows]
 
+    def describe(self) -> str:
+        """What the source is called, and how many of its rows these are."""
+        return f"{described_rows(self._rows)} ({len(self):,} of {len(self._rows):,} rows)"
+
     def fingerprint(self) -> str:
         """What tells these rows from others: the source's own fingerprint, and the numbers."""
         return fingerprint([object_fingerprint(self._rows), self._kept])
@@ -68,9 +72,24 @@ class JoinedRows:
         """Where the rows come from."""
         return list(self._sources)
 
+    def describe(self) -> str:
+        """What the sources are called."""
+        return ", ".join(map(described_rows, self._sources))
+
     def fingerprint(self) -> str:
         """What tells these rows from others: the sources' own fingerprints, in order."""
         return fingerprint([object_fingerprint(source) for source in self._sources])
+
+
+def described_rows(rows: object) -> str:
+    """The shortest name of rows: what their ``describe`` says, such as their files; without one their class.
+
+    >>> described_rows(JoinedRows([[{"text": "a"}], [{"text": "b"}]]))
+    'list, list'
+    """
+    describe = getattr(rows, "describe", None)
+    told = describe() if callable(describe) and not isinstance(rows, type) else None
+    return told if isinstance(told, str) else type(rows).__name__
 
 
 def each_of(rows: RandomAccessDataSource[Mapping[str, Any]], indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:

@@ -94,8 +94,8 @@ class FlatSamples:
         return bytes(self._refused)
 
     def _remark(self, row: int, made: Sequence[Mapping[str, Any]]) -> None:
-        if len(made) == 1 and len(made[0]) == 2:
-            return  # tokens and mask
+        if len(made) == 1 and _is_plain(made[0]):
+            return
         said: set[Remark] = set()
         if len(made) > self._samples_a_row:
             said.add("split")
@@ -114,7 +114,7 @@ class FlatSamples:
             self._remarks.extend((row, code))
 
     def _add(self, sample: Mapping[str, Any]) -> None:
-        if len(sample) == 2 and self._added_arrays(sample.get("tokens"), sample.get("mask")):
+        if _is_plain(sample) and self._added_arrays(sample.get("tokens"), sample.get("mask")):
             return
         if "tokens" not in sample or not ("mask" in sample or "labels" in sample):
             raise ColumnError(f"A sample has {listed(sorted(sample))}. It needs `tokens`, and `mask` or `labels`.")
@@ -228,6 +228,11 @@ class FlatSamples:
         if wrong.any():
             sample = int(np.searchsorted(ends, np.flatnonzero(wrong)[0], side="right"))
             raise DataError(f"Row {self._rows[sample]} of {self._name}: {what}.")
+
+
+def _is_plain(sample: Mapping[str, Any]) -> bool:
+    """Whether there is nothing to say of it beside tokens, mask, and the label of an answer."""
+    return len(sample) == (3 if "desirable" in sample else 2)
 
 
 def _as_list(values: Any) -> list[Any]:

@@ -107,6 +107,11 @@ _NEVER_PACKED = {
 }
 
 
+def can_be_packed(kind: str | None) -> bool:
+    """Whether packs can hold samples of a kind; see :func:`refuse_to_pack`."""
+    return kind not in _NEVER_PACKED
+
+
 def refuse_to_pack(kind: str | None) -> None:
     """Nothing, for samples of a kind that packs can hold.
 

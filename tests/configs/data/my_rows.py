@@ -1,11 +1,10 @@
 """Transforms, sources and filters of one's own, as docs/recipes_for_data.md shows them."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchpipe.data import AlpacaToMessages, InputOutputToMessages, Message, OpenAIToMessages, Role
+from torchpipe.data import AlpacaToMessages, InputOutputToMessages, OpenAIToMessages
 from torchpipe.sources import load_rows
 
 Row = Mapping[str, Any]
@@ -79,17 +78,6 @@ class Questioned(OpenAIToMessages):
         roles = ("user", "assistant")
         turns = [{"role": role, "content": text} for pair in said for role, text in zip(roles, pair, strict=True)]
         return super().__call__({"messages": turns})
-
-
-class Transcripts:
-    def __call__(self, sample: Row) -> dict[str, Any]:
-        return {side: self.messages(sample[side]) for side in ("chosen", "rejected")}
-
-    def messages(self, transcript: str) -> list[Message]:
-        said = re.split(r"\n\n(Human|Assistant): ", transcript)[1:]
-        roles: dict[str, Role] = {"Human": "user", "Assistant": "assistant"}
-        turns = zip(said[::2], said[1::2], strict=True)
-        return [Message(roles[who], text, masked=who == "Human") for who, text in turns]
 
 
 def segments(untrained: str, trained: str) -> Row:

@@ -1,9 +1,16 @@
 """Batches of packed pairs, of labelled answers, and of prompts."""
 
+from typing import Any
+
 import pytest
 import torch
 
-from torchpipe.data import padded_collate_kto, padded_collate_packed_pairs, padded_collate_prompts
+from torchpipe.data import (
+    padded_collate_kto,
+    padded_collate_packed_pairs,
+    padded_collate_prompts,
+    padded_collate_sft,
+)
 from torchpipe.errors import ColumnError, DataError
 
 PACKS = [
@@ -75,3 +82,19 @@ def test_prompts_end_in_the_last_column() -> None:
 def test_columns_of_prompts_stay_as_they_are() -> None:
     batch = padded_collate_prompts([{"tokens": [5], "columns": {"id": "a"}}, {"tokens": [6], "columns": {"id": "b"}}])
     assert batch["columns"] == [{"id": "a"}, {"id": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("item", "made_by"),
+    [
+        ({"input_ids": [1], "labels": [1], "desirable": True}, "padded_collate_kto"),
+        ({"tokens": [1], "columns": {"id": 3}}, "padded_collate_prompts"),
+        (
+            {f"{side}_{what}": [1] for side in ("chosen", "rejected") for what in ("input_ids", "labels")},
+            "padded_collate_dpo",
+        ),
+    ],
+)
+def test_the_usual_function_names_the_one_that_batches_the_items(item: dict[str, Any], made_by: str) -> None:
+    with pytest.raises(ColumnError, match=rf"Batches of these are made by torchpipe\.data\.{made_by}\."):
+        padded_collate_sft([item])

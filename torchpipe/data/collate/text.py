@@ -12,6 +12,12 @@ from torchpipe.data.loss_weights import weights_or_ones
 from torchpipe.data.padding import as_direction, longest, pad_rows
 from torchpipe.errors import ColumnError, ConfigError, DataError
 
+_MADE_FOR = {
+    "chosen_input_ids": "padded_collate_dpo",
+    "desirable": "padded_collate_kto",
+    "columns": "padded_collate_prompts",
+}
+"""A key that tells items of another data set, and what makes batches of them."""
 _WHAT = {"loss_weights": "weight for each label"}
 
 
@@ -26,6 +32,9 @@ def column(batch: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
     except KeyError:
         index = next(i for i, sample in enumerate(batch) if key not in sample)
         has, near = listed(batch[index]), did_you_mean(key, batch[index])
+        made_for = next((name for one, name in _MADE_FOR.items() if one in batch[index]), None)
+        if made_for and (key == "tokens" or "tokens" in batch[index]):
+            near = f" Batches of these are made by torchpipe.data.{made_for}."
         raise ColumnError(f"Sample {index} of the batch has no {key!r}; it has {has}.{near}") from None
 
 

@@ -1,0 +1,126 @@
+"""Recipe sft over a graph on several ranks: stopped and resumed to the bit, on one rank with the same rows."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file
+
+NUM_STEPS = 60
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(sorted((folder / "checkpoints").glob("step_*"))[-1] / "model.safetensors")
+
+
+def steps_of(folder: Path, *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(json.loads(line)[key] for key in keys) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.fixture(params=["planned", "grain"])
+def config_in(
+    request: pytest.FixtureRequest, graph_config: Callable[..., DictConfig], random_graph: dict[str, Any]
+) -> Callable[..., DictConfig]:
+    """Function (folder, **overrides) -> a config that trains there, on a graph that is planned or run by Grain."""
+
+    def made(folder: Path, **overrides: Any) -> DictConfig:
+        config = graph_config(max_steps=NUM_STEPS, output_dir=str(folder), log_every_n_steps=100, **overrides)
+        if request.param == "grain":
+            config.dataloader.dataset = random_graph
+        return config
+
+    return made
+
+
+@pytest.fixture
+def two_ranks(config_in: Callable[..., DictConfig], ended_run: Callable[..., int]) -> Callable[..., int]:
+    """Function (folder, steps=, number=, **overrides) -> exit status of a run that gets a signal after those steps."""
+
+    def run(folder: Path, *, steps: int = 10**9, number: Any = signal.SIGTERM, **overrides: Any) -> int:
+        folder.mkdir(exist_ok=True)
+        OmegaConf.save(config_in(folder, **overrides), folder / "config.yaml")
+        words = ("--standalone", "--nproc_per_node", "2", "sft", "--config", folder / "config.yaml")
+        return ended_run(*words, folder=folder, steps=steps, number=number)
+
+    return run
+
+
+def test_two_ranks_end_at_sigterm_and_go_on_to_the_bit_and_on_one_rank_with_the_same_rows(
+    sft: ModuleType,
+    config_in: Callable[..., DictConfig],
+    two_ranks: Callable[..., int],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    whole, parts, alone = tmp_path / "whole", tmp_path / "parts", tmp_path / "alone"
+    assert two_ranks(whole) == 0, (whole / "out.txt").read_text()
+    assert two_ranks(parts, steps=9) == 128 + signal.SIGTERM, (parts / "out.txt").read_text()
+    done = len(steps_of(parts, "step"))
+    assert 9 <= done < NUM_STEPS
+    shutil.copytree(parts, alone)
+    assert two_ranks(parts) == 0, (parts / "out.txt").read_text()
+    said = (parts / "out.txt").read_text()
+    assert f"resumed at step {done} of {NUM_STEPS}" in said
+    assert "read again" not in said
+    assert same(weights_of(parts), weights_of(whole))
+    assert steps_of(parts, "step", "loss", "trained_tokens") == steps_of(whole, "step", "loss", "trained_tokens")
+
+    sft.main(config_in(alone, resume=True))
+    printed = capfd.readouterr()
+    assert "world size was 2, is 1: 2 rows a step" in printed.out
+    assert "read again" not in printed.err
+    assert steps_of(alone, "step", "trained_tokens") == steps_of(whole, "step", "trained_tokens")
+    losses = [torch.tensor(steps_of(folder, "loss")) for folder in (alone, whole)]
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [10])
+def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
+    two_ranks: Callable[..., int], tmp_path: Path, kills: int
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert two_ranks(whole) == 0
+    done = 0
+    for number in range(kills):
+        how = signal.SIGTERM if number % 2 else signal.SIGKILL
+        status = two_ranks(parts, steps=4 * (number + 1), number=how, save_every_n_steps=2)
+        done += status in (-signal.SIGKILL, 128 + signal.SIGTERM)
+    assert done >= kills * 3 // 4
+    assert two_ranks(parts) == 0
+    assert same(weights_of(parts), weights_of(whole))
+    assert steps_of(parts, "step", "loss") == steps_of(whole, "step", "loss")
+
+
+def test_one_pass_as_rows_come_has_the_same_steps_on_one_rank_and_on_two(
+    sft: ModuleType,
+    graph_config: Callable[..., DictConfig],
+    random_graph: dict[str, Any],
+    ended_run: Callable[..., int],
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        made = graph_config(max_steps=None, output_dir=str(folder), dataloader__repeat=False, global_batch_size=4)
+        made.dataloader.num_logical_shards = 4
+        made.dataloader.dataset = random_graph["dataset"]  # unpacked: 38 rows, so that two of four parts end first
+        OmegaConf.save(made, folder / "config.yaml")
+    words = ("--standalone", "--nproc_per_node", "2", "sft", "--config", folders[1] / "config.yaml")
+    assert ended_run(*words, folder=folders[1], steps=10**9) == 0, (folders[1] / "out.txt").read_text()
+    sft.main(OmegaConf.load(folders[0] / "config.yaml"))
+    one, two = (steps_of(folder, "step", "trained_tokens") for folder in folders)
+    assert one == two
+    assert len(one) == 10
+    assert sum(tokens for _, tokens in one) == sum(number - 1 for number in range(2, 40))
