@@ -144,8 +144,14 @@ class InstantiationError(ConfigError):
 def located(error: Exception, where: str) -> Exception:
     """The error itself, with ``where`` (a row and its file, a key path) in front of its sentence.
 
-    Any error that is not ours gets a note instead. The user's own exception type and traceback stay either way.
+    Any error that is not ours gets a note instead. The user's own exception type and traceback stay either way, but
+    for a StopIteration, which would end an iteration without a word: it becomes a RuntimeError, as in generators.
     """
+    if isinstance(error, StopIteration):
+        stopped, error = error, RuntimeError("a function of one row raised StopIteration")
+        error.__cause__ = stopped
+        error.add_note(where)
+        return error
     if isinstance(error, TorchpipeError):
         error.args = (f"{where}: {error}", *error.args[1:])
         return error

@@ -16,6 +16,9 @@ from torchpipe.tokenizers.families import QWEN3
 
 DEEPSEEK_ENDS = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 
+collect_ignore = ["killed_loader.py", "ranks_of_graphs.py"]
+"""Scripts that find each other in their own folder, where they are run."""
+
 
 @cache
 def _compiled(template: str) -> jinja2.Template:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grain
 import numpy as np
 import pytest
 import torch
@@ -21,6 +22,7 @@ from torchpipe.pipeline import (
     GrainDataLoader,
     SampleProcessor,
     SingleDatasetConfig,
+    TextCollator,
     TextSequence,
     WeightedDataset,
 )
@@ -61,7 +63,7 @@ def loader(tmp_path: Path) -> Loader:
 
     def make(dataset: Any, *, rank: int = 0, world_size: int = 1, length: int = 64, **options: Any) -> GrainDataLoader:
         config = GrainDataLoader.Config(
-            dataset=dataset, cache_dir=str(tmp_path), num_proc=1, planned=True, **{"repeat": False, **options}
+            dataset=dataset, cache_dir=str(tmp_path), num_proc=1, **{"planned": True, "repeat": False, **options}
         )
         return config.build(
             tokenizer=None,
@@ -167,6 +169,23 @@ def test_threads_that_ask_for_rows_at_once_get_the_same_ones(loader: Loader) -> 
     expected = [epoch << ROW_BITS | row for epoch, size in enumerate(sizes) for row in range(size)]
     for _ in range(5):
         assert places(rows.rows.graph) == expected[:600]
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_state_of_the_end_has_no_batch_behind_it(world_size: int, loader: Loader) -> None:
+    def ended() -> GrainDataLoader:
+        return loader(single(14, longest=8), num_epochs=2, rank=0, world_size=world_size)  # 12 rows
+
+    rows = ended()
+    assert len(list(rows)) == 24 // world_size
+    state = rows.state_dict()
+    assert (state["epoch"], state["row"]) == (2, 0)
+    again = ended()
+    again.load_state_dict(state)
+    assert list(again) == []
+    more = loader(single(14, longest=8), num_epochs=3, world_size=world_size)
+    more.load_state_dict(state)
+    assert len(list(more)) == 12 // world_size
 
 
 def test_iterating_again_goes_on(loader: Loader) -> None:
@@ -376,6 +395,11 @@ class TestState:
         with pytest.raises(LoaderStateError, match=sentence):
             loader(single(20)).load_state_dict({**state, **damage})
 
+    def test_that_is_no_dict_is_a_sentence(self, loader: Loader) -> None:
+        state: Any = [1]
+        with pytest.raises(LoaderStateError, match="The loader's state is a list. It is the dict of state_dict"):
+            loader(single(20)).load_state_dict(state)
+
     def test_that_is_empty_changes_nothing(self, loader: Loader) -> None:
         rows = loader(single(20))
         rows.load_state_dict({})
@@ -395,11 +419,98 @@ class TestState:
         ({"num_workers": -1}, "num_workers is -1. Give a whole number, 0 or more"),
         ({"num_epochs": 0}, "num_epochs is 0. Give a whole number, 1 or more"),
         ({"allow_changed": "seed"}, "allow_changed is 'seed'. Give a list of names"),
+        ({"allow_changed": 3}, "allow_changed is 3. Give a list of names"),
+        ({"shuffle": "no"}, "shuffle is 'no'. It is one of 'True', 'False'"),
+        ({"repeat": "false"}, "repeat is 'false'. It is one of"),
+        ({"planned": 1}, "planned is 1. It is one of 'True', 'False', 'None'"),
+        ({"read_options": 3}, "read_options is 3. Give a grain.ReadOptions"),
+        ({"collator": None}, "collator is None. Give the Config of a Collator, such as"),
+        ({"collator": TextCollator}, "collator is <class .*TextCollator'>. Give the Config of a Collator"),
     ],
 )
 def test_an_option_that_can_not_be_is_named(option: dict[str, Any], sentence: str, loader: Loader) -> None:
     with pytest.raises(ConfigError, match=sentence):
         loader(single(5), **option)
+
+
+@pytest.mark.parametrize("number", [0, 2.0, True])
+@pytest.mark.parametrize("planned", [None, False])
+def test_a_batch_has_a_whole_number_of_rows(number: Any, planned: bool | None, loader: Loader) -> None:
+    class Several(TextCollator):
+        def num_rows_per_batch(self) -> int:
+            return number
+
+    with pytest.raises(ConfigError, match=f"num_rows_per_batch of Several gives {number}. It is a whole number"):
+        loader(single(5), collator=Several.Config(), planned=planned)
+
+
+def test_every_node_has_a_name_of_its_own_in_a_state(loader: Loader) -> None:
+    names = ("a", "a", "a (2)", "seed", "capacity")
+    children = tuple(single(3 + number, name=name) for number, name in enumerate(names))
+    rows = loader(DatasetConcatConfig(datasets=children))
+    state = json.loads(rows.state_dict()["graph"])
+    nodes = {"DatasetConcatConfig", "a", "a (2)", "a (2) (2)", "seed (2)", "capacity (2)"}
+    assert set(rows.ledger) == nodes < set(state)
+    assert (state["seed"], state["capacity"]) == ("42", "64")
+    other = loader(DatasetConcatConfig(datasets=(*children[:3], single(9, name="seed"), children[4])))
+    with pytest.raises(LoaderStateError, match=r"seed \(2\) gives other samples, for its source changed"):
+        other.load_state_dict(rows.state_dict())
+
+
+def test_two_children_of_a_mix_that_are_given_one_name_are_refused(loader: Loader) -> None:
+    with pytest.raises(ConfigError, match="Several are called 'a'. Give each a name of its own"):
+        loader(DatasetMixConfig(datasets=[WeightedDataset(dataset=single(3), name="a") for _ in range(2)]))
+
+
+@pytest.mark.filterwarnings("ignore:some is tokenised for this run alone")
+def test_a_row_that_a_data_set_of_grain_left_out_is_no_row(loader: Loader) -> None:
+    rows = grain.MapDataset.source(rows_of(9, longest=8)).filter(lambda row: row[0] >= 300)
+    found = loader(SingleDatasetConfig(source=rows, processor=Counting.Config(), name="some"))
+    assert pairs(list(found)) == pairs_of_rows(rows_of(9, longest=8)[3:])
+    assert found.ledger["some"]["empty"] == 3
+
+
+def test_a_source_without_end_can_not_be_planned(loader: Loader) -> None:
+    endless = SingleDatasetConfig(source=grain.MapDataset.source(rows_of(9)).repeat(), name="numbers")
+    with pytest.raises(ConfigError, match="can't be planned: numbers has no end: it says that it has 9,223"):
+        loader(endless)
+
+
+def test_a_run_that_repeats_ends_where_no_child_may_be_gone_through_again(loader: Loader) -> None:
+    def mixed(**options: Any) -> GrainDataLoader:
+        few = WeightedDataset(dataset=single(5, longest=9), name="few", max_epochs=2)
+        return loader(DatasetMixConfig(datasets=(few,), stop="all"), repeat=True, **options)
+
+    by_rank = [mixed(rank=rank, world_size=3) for rank in range(3)]
+    batches = in_run_order([list(one) for one in by_rank])
+    assert pairs(batches) == Counter({pair: 2 * count for pair, count in pairs_of_rows(rows_of(5, longest=9)).items()})
+    again = mixed()
+    again.load_state_dict(by_rank[1].state_dict())
+    assert list(again) == []
+
+
+@pytest.mark.parametrize("weight", [1, {0: 1, 7: 3}], ids=["steady", "changing"])
+@pytest.mark.parametrize("stop", ["first", "all"])
+@pytest.mark.parametrize("by", ["rows", "tokens"])
+@pytest.mark.parametrize("max_epochs", [0.5, 1, 1.5, 2])
+def test_no_row_is_given_more_often_than_its_child_may_be_gone_through(
+    max_epochs: float, by: Any, stop: Any, weight: Any, loader: Loader
+) -> None:
+    few = single(7, longest=40)  # 6 of its rows have tokens, one has none
+    mix = DatasetMixConfig(
+        datasets=(
+            WeightedDataset(dataset=few, max_epochs=max_epochs, weight=weight, name="few"),
+            WeightedDataset(dataset=single(4, first=10**5, longest=9), name="more", max_epochs=20),
+        ),
+        by=by,
+        stop=stop,
+    )
+    firsts = Counter(int(batch["input"][0]) for batch, _ in loader(mix, repeat=True))
+    given = [count for first, count in firsts.items() if first < 10**5]
+    assert sum(given) == int(max_epochs * 6)
+    assert max(given) <= -(-max_epochs // 1)
+    assert max_epochs < 1 or (min(given) >= max_epochs // 1 and len(given) == 6)
+    assert sum(firsts.values()) - sum(given) == 20 * 3  # one of the others has one token
 
 
 def test_an_argument_that_there_is_not_is_refused() -> None:

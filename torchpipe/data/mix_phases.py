@@ -109,6 +109,7 @@ class _Drawn:
         most = source.most_passes
         self._most: float = math.inf if most is None and stop == "all" else math.floor((most or 1) * source.num_items)
         self._base = 0  # half units that it has given in the phase
+        self._before = source.items_before or 0
         self._pass: tuple[int, np.ndarray, np.ndarray] | None = None  # the one that was looked at last
 
     def begin_phase(self) -> None:
@@ -124,7 +125,8 @@ class _Drawn:
 
     def _parts(self, number: int) -> Iterator[tuple[int, slice]]:
         """The passes that the next so many items are of, and which items of each."""
-        place, end = self.num_given, self.num_given + number
+        place = self._before + self.num_given
+        end = place + number
         while place < end:
             turn, begin = divmod(place, self._source.num_items)
             stop = min(begin + end - place, self._source.num_items)
@@ -162,7 +164,8 @@ class _Drawn:
     def _items(self, turn: int) -> tuple[np.ndarray, np.ndarray]:
         """The items of a pass in order, and the units until the end of each."""
         if self._pass is None or self._pass[0] != turn:
-            order = items_of_pass(self._source, self._epoch + turn * _PASSES, seed=self._seed, shuffle=self._shuffle)
+            number = turn if self._source.items_before is not None else self._epoch + turn * _PASSES
+            order = items_of_pass(self._source, number, seed=self._seed, shuffle=self._shuffle)
             sizes = self._source.sizes
             units = np.arange(1, len(order) + 1) if sizes is None else np.cumsum(sizes[order], dtype=np.int64)
             self._pass = (turn, order, units)

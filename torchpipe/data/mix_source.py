@@ -22,6 +22,8 @@ class MixSource:
         weight: its share of the units, relative to the others'.
         sizes: the units of each item, whole numbers [num_items]; None: each is one.
         max_passes: how often its items may be gone through in an epoch, 0.5 for half of them; None: no limit.
+        items_before: items that earlier epochs have given, behind which this one goes on: its passes are then those of
+            the whole run. None: where an epoch begins is for the schedule to say.
 
     Raises:
         ConfigError: a number is not possible.
@@ -31,7 +33,8 @@ class MixSource:
     num_items: int
     weight: float
     sizes: np.ndarray | None = None
-    max_passes: float | None = None
+    max_passes: float | Fraction | None = None
+    items_before: int | None = None
 
     def __post_init__(self) -> None:
         _check_positive(self.weight, f"The weight of {self.name}", "To leave the source out, take it out of the mix.")
@@ -55,6 +58,10 @@ class MixSource:
         """Of all its items."""
         return self.num_items if self.sizes is None else int(self.sizes.sum(dtype=np.int64))
 
+    def units_of(self, items: np.ndarray) -> int:
+        """The units of some of its items, by their numbers."""
+        return len(items) if self.sizes is None else int(self.sizes[items].sum(dtype=np.int64))
+
     @property
     def share(self) -> Fraction:
         """``weight``, exactly."""
@@ -68,7 +75,8 @@ class MixSource:
     @property
     def most_passes(self) -> Fraction | None:
         """``max_passes``, exactly."""
-        return None if self.max_passes is None else _fraction(self.max_passes)
+        most = self.max_passes
+        return most if most is None or isinstance(most, Fraction) else _fraction(most)
 
 
 def tempered(sizes: Sequence[int], temperature: float) -> list[float]:
@@ -99,6 +107,6 @@ def _fraction(number: float) -> Fraction:
 
 
 def _check_positive(value: Any, what: str, hint: str) -> None:
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float | Fraction | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value <= 0:
         raise ConfigError(f"{what} is {value!r}. Give a number above 0. {hint}")

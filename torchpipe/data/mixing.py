@@ -228,13 +228,8 @@ def _too_few(num_places: int, left: int) -> ConfigError:
 def _draw(
     source: MixSource, passes: Fraction, *, passes_an_epoch: Fraction, seed: int, epoch: int, shuffle: bool
 ) -> _Drawn:
-    """What a source gives where it is gone through so often.
-
-    Args:
-        source: the source.
-        passes: how often.
-        passes_an_epoch: how often by its share, which decides where each epoch begins.
-        seed, epoch, shuffle: as :func:`mix_schedule` takes them.
+    """What a source gives where it is gone through so often; ``passes_an_epoch``, how often by its share, decides where
+    each epoch begins.
     """
     twice = 2 * source.num_units  # middles of items are halves of units: all counts here are of half units
 
@@ -246,26 +241,36 @@ def _draw(
         sizes = source.sizes[items].astype(np.int64, copy=False)
         return items, 2 * np.cumsum(sizes) - sizes
 
-    if passes_an_epoch < 1:  # each epoch goes on where the last one ended, round and round one order
+    drawn: list[tuple[np.ndarray, np.ndarray]] = []
+    if source.items_before is not None:
+        (number, skipped), begin = divmod(source.items_before, source.num_items), 0
+        while begin < passes * twice:
+            items, middles = ordered(number)
+            before = 2 * source.units_of(items[:skipped])
+            items, middles = items[skipped:], middles[skipped:] - before + begin
+            begin += twice - before
+            last = len(items) if begin <= passes * twice else _count_before(middles, passes * twice)
+            drawn.append((items[:last], middles[:last]))
+            number, skipped = number + 1, 0
+    elif passes_an_epoch < 1:  # each epoch goes on where the last one ended, round and round one order
         items, middles = ordered(0)
         exactly = passes_an_epoch * epoch % 1 * twice
         begin, end = math.ceil(exactly), math.ceil(exactly + passes * twice)
-        drawn = []
         for before in range(0, end, twice):
             first, last = np.searchsorted(middles, [begin - before, end - before]).tolist()
             drawn.append((items[first:last], middles[first:last] + (before - begin)))
     else:
-        first_pass = epoch * math.ceil(passes_an_epoch)
-        drawn = []
         for number in range(math.ceil(passes)):
-            items, middles = ordered(first_pass + number)
-            last = len(items)
-            if number + 1 > passes:
-                last = int(np.searchsorted(middles, math.ceil((passes % 1) * twice)))
+            items, middles = ordered(epoch * math.ceil(passes_an_epoch) + number)
+            last = len(items) if number + 1 <= passes else _count_before(middles, (passes % 1) * twice)
             drawn.append((items[:last], middles[:last] + number * twice))
     items = np.concatenate([some for some, _ in drawn])
     middles = np.concatenate([some for _, some in drawn])
     return _Drawn(items=items, times=middles / source.weight)
+
+
+def _count_before(middles: np.ndarray, end: Fraction) -> int:
+    return int(np.searchsorted(middles, math.ceil(end)))
 
 
 def _merged(

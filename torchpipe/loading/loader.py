@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchpipe._seeds import derive
 from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
+from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.balance import PADDING
 from torchpipe.loading.epoch_steps import EpochSteps
 from torchpipe.loading.parcel import in_a_parcel
@@ -185,6 +186,7 @@ class StepLoader:
     def __iter__(self) -> Iterator[Step]:
         return self.until(epochs=self._position[0] + 1)
 
+    @closed_at_exit
     def until(
         self,
         num_steps: int | None = None,

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from torchpipe.errors import DistributedError
+from torchpipe.loading.at_exit import close_at_exit
 
 _PATIENCE = 10.0
 """Seconds that an end waits for the item that is being read. The thread ends after it in any case."""
@@ -39,6 +40,7 @@ class ReadAhead(Iterator[Any]):
         self._thread = thread = _Reader(items, depth)
         self._end = Finalize(self, _end, args=(thread,), exitpriority=20)  # before the workers of what it reads
         thread.start()
+        close_at_exit(self)
 
     def __next__(self) -> Any:
         if self._process != os.getpid():

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torchpipe.loading.at_exit import close_at_exit
 from torchpipe.loading.parcel import out_of_parcel
 
 
@@ -50,6 +51,7 @@ class FromWorkers(Iterator[Any]):
     def __init__(self, batches: Any) -> None:
         self._batches = batches
         self._end = Finalize(self, batches._shutdown_workers, exitpriority=10)  # torch has no other way
+        close_at_exit(self)
 
     def __next__(self) -> Any:
         return out_of_parcel(next(self._batches))

@@ -13,7 +13,7 @@ from torchpipe.config.configurable import Configurable
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.padding import join_rows
 from torchpipe.data.sequences import document_positions
-from torchpipe.errors import DataError
+from torchpipe.errors import ColumnError, DataError
 from torchpipe.pipeline.sequences import FreshSequence, TextSequence
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -101,8 +101,15 @@ class TextCollator(Collator):
         """The batch of these rows; no rows give one of padding alone.
 
         Raises:
-            DataError: there are more tokens than a batch has, or more documents than ``max_num_documents``.
+            DataError: there are more tokens than a batch has, or more documents than ``max_num_documents``; or a row
+                is no :class:`~torchpipe.pipeline.TextSequence` (a ColumnError).
         """
+        others = [row for row in rows if not isinstance(row, TextSequence)]
+        if others:
+            raise ColumnError(
+                f"A row of a batch of text is a {type(others[0]).__name__}. Let the processor give "
+                "TextSequence(input_ids=, labels=), or give the loader the collator of such rows."
+            )
         return joined_text(rows, context=self.context, pin_memory=self.pins_memory)
 
     @property

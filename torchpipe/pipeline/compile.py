@@ -1,6 +1,5 @@
 """From the config of a graph to its plan: every source is tokenised once, and nodes are made of it."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.child_policies import child_names
 from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, SingleDatasetConfig
 from torchpipe.pipeline.leaf import CannotPlan, LeafRecipe
-from torchpipe.pipeline.node_label import node_label
+from torchpipe.pipeline.node_label import NodeNames, node_label
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
 from torchpipe.pipeline.planned import PlannedGraph
 from torchpipe.pipeline.planned_nodes import Concat, Leaf, Mix, Node, NoRows, Run
@@ -71,12 +71,12 @@ class _Compiler:
     num_proc: int | None
     stores: list[TokenStore] = field(default_factory=list)
     recipes: dict[str, LeafRecipe] = field(default_factory=dict)
-    _names: Counter[str] = field(default_factory=Counter)
+    _names: NodeNames = field(default_factory=NodeNames)
     _leaves: dict[int, tuple[TokenStore, LeafRecipe, dict[str, str]]] = field(default_factory=dict)
 
     def node(self, config: Any, name: str | None) -> Node:
         """The node of a config; ``name`` is what its parent calls it, if it does."""
-        name = self._unused(name or node_label(config))
+        name = self._names.unused(name or node_label(config))
         make: Callable[[Any, str], Node] | None = {
             SingleDatasetConfig: self._leaf,
             DatasetConcatConfig: self._concat,
@@ -88,15 +88,13 @@ class _Compiler:
             raise CannotPlan(f"{type(config).__name__} is run by Grain alone")
         return make(config, name)
 
-    def _unused(self, name: str) -> str:
-        self._names[name] += 1
-        return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
-
     def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf | NoRows:
         if id(config) not in self._leaves:
             recipe = self._recipe(config, name)
             if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
                 return NoRows(name=name)
+            if len(recipe.source) >= _ENDLESS:  # pyright: ignore[reportArgumentType]
+                raise CannotPlan(f"{name} has no end: it says that it has {len(recipe.source):,} rows")  # pyright: ignore[reportArgumentType]
             store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
             self._leaves[id(config)] = (store, recipe, recipe.made_of())
         store, self.recipes[name], made_of = self._leaves[id(config)]
@@ -129,6 +127,7 @@ class _Compiler:
         return Concat(name=name, parts=tuple(self.node(child, None) for child in config.datasets))
 
     def _mix(self, config: DatasetMixConfig, name: str) -> Mix:
+        child_names(config.datasets)  # two that are given one name are refused
         return Mix(
             name=name,
             parts=tuple(self.node(child.dataset, child.name) for child in config.datasets),
@@ -151,3 +150,7 @@ class _Compiler:
             overflow="split",
             drops_last=config.last_row == "drop",
         )
+
+
+_ENDLESS = 1 << 40
+"""More rows than can be read once: a data set of Grain that repeats says that it has 2**63 - 1."""

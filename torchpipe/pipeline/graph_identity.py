@@ -3,12 +3,11 @@
 import dataclasses
 import hashlib
 import json
-from collections import Counter
 from typing import Any
 
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.leaf import LeafRecipe
-from torchpipe.pipeline.node_label import described, node_label
+from torchpipe.pipeline.node_label import NodeNames, described, node_label
 from torchpipe.pipeline.state import leaf_text
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
@@ -36,13 +35,11 @@ def graph_identity(config: Any, *, context: DatasetBuildContext, policy: Dataset
 def named_nodes(config: Any) -> dict[str, Any]:
     """The configs of a graph's nodes by what Grain's way calls them, parents first; equal names are numbered."""
     found: dict[str, Any] = {}
-    taken: Counter[str] = Counter()
+    names = NodeNames()
     waiting = [config]
     while waiting:
         node = waiting.pop(0)
-        label = node_label(node)
-        taken[label] += 1
-        found[label if taken[label] == 1 else f"{label} ({taken[label]})"] = node
+        found[names.unused(node_label(node))] = node
         waiting += _children(node)
     return found
 

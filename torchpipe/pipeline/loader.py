@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchpipe._progress import say
+from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
@@ -152,6 +153,12 @@ class GrainDataLoader(BaseDataLoader):
             streaming_shuffle_buffer_size=config.streaming_shuffle_buffer_size,
         )
         self.collator: Collator = config.collator.build(context=self.context)
+        num_rows: object = self.collator.num_rows_per_batch()
+        if isinstance(num_rows, bool) or not isinstance(num_rows, int) or num_rows < 1:
+            raise ConfigError(
+                f"num_rows_per_batch of {type(self.collator).__name__} gives {num_rows!r}. It is a whole "
+                "number, 1 or more."
+            )
         self.why_not_planned: str | None = None
         self._source: BatchSource = self._batches()
         self._iterator: Iterator[TrainerBatch] | None = None
@@ -296,10 +303,20 @@ def _check(config: GrainDataLoader.Config) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
-    if not callable(getattr(config.dataset, "build", None)):
+    for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
+        if not any(getattr(config, name) is one for one in allowed):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")
+    if config.read_options is not None and not hasattr(config.read_options, "num_threads"):
+        raise ConfigError(f"read_options is {config.read_options!r}. Give a grain.ReadOptions, or leave it out.")
+    if isinstance(config.collator, type) or not callable(getattr(config.collator, "build", None)):
+        raise ConfigError(
+            f"collator is {config.collator!r}. Give the Config of a Collator, such as TextCollator.Config()."
+        )
+    if isinstance(config.dataset, type) or not callable(getattr(config.dataset, "build", None)):
         raise ConfigError(
             f"dataset is a {type(config.dataset).__name__}. Give the uppermost node of a graph, such as "
             "SingleDatasetConfig(source=..., processor=...)."
         )
-    if isinstance(config.allow_changed, str):
+    given = config.allow_changed
+    if isinstance(given, str) or not hasattr(given, "__iter__") or not all(isinstance(name, str) for name in given):
         raise ConfigError(f"allow_changed is {config.allow_changed!r}. Give a list of names.")

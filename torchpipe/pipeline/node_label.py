@@ -5,8 +5,12 @@ import enum
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import PurePath
 from typing import Any
+
+SETTINGS = ("seed", "shuffle", "capacity", "max_context_length", "max_num_documents", "streaming_shuffle_buffer_size")
+"""What all nodes share, and a state names beside them."""
 
 
 def node_label(config: object) -> str:
@@ -32,6 +36,26 @@ def node_label(config: object) -> str:
         return kind
     text = json.dumps(described(config), sort_keys=True)
     return f"{kind}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+class NodeNames:
+    """Gives each node of a graph a name of its own: the second one that would be called ``a`` is ``a (2)``.
+
+    The names of settings, which stand beside those of nodes in a state, are no node's.
+
+    >>> names = NodeNames()
+    >>> [names.unused(name) for name in ("a", "a", "a (2)", "seed")]
+    ['a', 'a (2)', 'a (2) (2)', 'seed (2)']
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set(SETTINGS)
+
+    def unused(self, name: str) -> str:
+        """The name, or the first numbered one that no node has."""
+        found = next(one for one in chain([name], (f"{name} ({k})" for k in count(2))) if one not in self._taken)
+        self._taken.add(found)
+        return found
 
 
 def described(value: Any) -> Any:

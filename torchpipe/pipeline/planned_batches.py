@@ -9,6 +9,7 @@ import numpy as np
 
 from torchpipe.data.ledger import SampleCounts, sum_of_counts
 from torchpipe.errors import DataError, LoaderStateError
+from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
@@ -83,6 +84,7 @@ class PlannedBatches:
             )
             yield layout, step.micro_batches
 
+    @closed_at_exit
     def _steps_of(self, global_batch_size: int, then: Callable[[TrainerBatch], Any] | None) -> Iterator[Step]:
         self._begin(self._steps.cursor(self._given), global_batch_size)
         loader = StepLoader(

@@ -8,7 +8,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from torchpipe._seeds import derive, hashed_permutation
 from torchpipe._suggest import listed
 from torchpipe.data.mix_phases import phased_schedule
 from torchpipe.data.mix_source import MixSource
-from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
+from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, items_of_pass, mix_schedule
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.nesting import joined_rows, rows_of_samples
 from torchpipe.pipeline.state import leaf_text
@@ -230,35 +231,56 @@ class Mix(Node):
 
     def _mixed(self, run: Run, epoch: int) -> tuple[PackPlan, Sequence[SourceShare]]:
         items = [part.items(run) for part in self.parts]
+        given = self._given(run, epoch)
         sources = [
-            MixSource(
-                name=part.name,
-                num_items=len(rows),
-                weight=weights[0],
-                sizes=self._sizes(run, rows),
-                max_passes=most,
-            )
-            for part, rows, weights, most in zip(self.parts, items, self.weights, self._left(run, epoch), strict=True)
-            if len(rows) and (most is None or most > 0)
+            source
+            for part, rows, weights, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
+            if (source := self._source(run, part.name, rows, weights[0], most, given[part.name])) is not None
         ]
         if not sources:
             return rows_of_samples(np.zeros(0, np.int64)), ()
         schedule = self._schedule(run, sources, epoch)
         names = {source.name for source in sources}
-        given = [rows for part, rows in zip(self.parts, items, strict=True) if part.name in names]
-        firsts = np.cumsum([0, *(len(rows) for rows in given)])
-        joined = joined_rows(given, [0] * len(given))
+        mixed = [rows for part, rows in zip(self.parts, items, strict=True) if part.name in names]
+        firsts = np.cumsum([0, *(len(rows) for rows in mixed)])
+        joined = joined_rows(mixed, [0] * len(mixed))
         return joined.take(firsts[schedule.source] + schedule.item), schedule.shares
 
-    def _left(self, run: Run, epoch: int) -> Sequence[float | None]:
-        """How often each node may be gone through from an epoch on."""
+    def _source(
+        self, run: Run, name: str, rows: PackPlan, weight: float, most: float | None, given: int
+    ) -> MixSource | None:
+        """A node as a source; None: it has nothing to give, or no more.
+
+        Args:
+            given: rows that earlier epochs had of it, where there is a limit. Their passes go on behind these.
+        """
+        if not len(rows):
+            return None
+        source = MixSource(name=name, num_items=len(rows), weight=weight, sizes=self._sizes(run, rows))
+        if most is None:
+            return source
+        stop = int(Fraction(repr(float(most))) * len(rows))
+        units = 0
+        for number in range(given // len(rows), -(-stop // len(rows))):
+            order = items_of_pass(source, number, seed=run.seed, shuffle=run.shuffle)
+            first = number * len(rows)
+            units += source.units_of(order[max(given - first, 0) : max(stop - first, 0)])
+        if not units:
+            return None
+        # The schedule of changing weights counts rows, the other one units.
+        left = Fraction(units, source.num_units) if self._is_steady else Fraction(stop - given, len(rows))
+        return replace(source, max_passes=left, items_before=given)
+
+    def _given(self, run: Run, epoch: int) -> Counter[str]:
+        """How many rows of each node earlier epochs have had, where that matters."""
         if all(most is None for most in self.max_epochs):
-            return self.max_epochs
-        given = sum((self._taken(run, earlier) for earlier in range(epoch)), Counter[str]())
-        return [
-            None if most is None else max(0.0, most - given[part.name] / max(1, len(part.items(run))))
-            for part, most in zip(self.parts, self.max_epochs, strict=True)
-        ]
+            return Counter()
+        return sum((self._taken(run, earlier) for earlier in range(epoch)), Counter[str]())
+
+    @property
+    def _is_steady(self) -> bool:
+        """Whether all weights stay as they are."""
+        return all(len(weights) == 1 for weights in self.weights)
 
     def _taken(self, run: Run, epoch: int) -> Counter[str]:
         """How many rows of each node an epoch has."""
@@ -268,7 +290,7 @@ class Mix(Node):
 
     def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int) -> MixSchedule:
         options: dict[str, Any] = {"stop": self.stop, "seed": run.seed, "shuffle": run.shuffle, "epoch": epoch}
-        if all(len(weights) == 1 for weights in self.weights):
+        if self._is_steady:
             return mix_schedule(sources, **options)
         weights = dict(zip([part.name for part in self.parts], self.weights, strict=True))
         before = sum(self._taken(run, earlier).total() for earlier in range(epoch))

@@ -11,7 +11,7 @@ from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.processors import without_draws
-from torchpipe.pipeline.sequences import sequence_of
+from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 
 _FEWEST_OF_A_STREAM = 1000
 """A stream does not say how many rows it has. Its share of errors is one of so many rows, until more were read."""
@@ -114,6 +114,8 @@ class RowMaker:
                 return None, reason or "dropped"
         if not all(keeps(made) for keeps in self._post_filters):
             return None, "filtered"
+        if isinstance(made, TextSequence) and not len(checked_arrays(made).input_ids):
+            return None, "empty"
         return made, None
 
     def _outcome(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:

@@ -11,7 +11,7 @@ from torchpipe.loading.balance import in_order, num_micro_batches
 ROW_BITS = 40
 """A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
 
-_MOST_EPOCHS_WITHOUT_ROWS = 1000
+_MOST_EPOCHS_WITHOUT_ROWS = 16
 
 
 class Cursor(NamedTuple):
@@ -38,8 +38,7 @@ class RowSteps:
     Args:
         num_rows: gives the rows of an epoch; asked once for each.
         start: where to begin.
-        num_epochs: how many there are, counted from the very first; None: no end, but where a thousand
-            have no row.
+        num_epochs: how many there are, counted from the very first; None: no end but where no epoch has a row any more.
         global_batch_size: rows of a step, over all ranks.
 
     >>> steps = RowSteps(lambda epoch: 3, start=Cursor(0, 2), num_epochs=2, global_batch_size=2)
@@ -132,6 +131,8 @@ class RowSteps:
         A run without an end has one where mixes have given all that their ``max_epochs`` allow.
         """
         with self._lock:
+            if self._num_epochs is not None and self._epochs[0] >= self._num_epochs:
+                return None  # the start is the end
             while (end := self._found_end()) <= place:
                 epoch = self._epochs[-1] + 1
                 if self._num_epochs is not None and epoch >= self._num_epochs:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.sequences import document_positions, next_token_labels
-from torchpipe.errors import DataError
+from torchpipe.errors import ColumnError, DataError
+
+LARGEST_ID = np.iinfo(np.uint32).max
+"""Of a token, as it is stored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +50,47 @@ class FreshSequence(TextSequence):
     """A sequence whose arrays nothing else holds, int64 and bool: who is given it may keep them, and write to them."""
 
     __slots__ = ()
+
+
+class SequenceArrays(NamedTuple):
+    """The numbers of a sequence: int64 [n], positions None where it has none."""
+
+    input_ids: np.ndarray
+    labels: np.ndarray
+    positions: np.ndarray | None
+
+
+def checked_arrays(sequence: TextSequence) -> SequenceArrays:
+    """The numbers of a sequence that can be trained on.
+
+    Raises:
+        ColumnError: ids, labels or positions are no whole numbers; ids or trained labels are below 0, or above what
+            32 bits hold.
+
+    >>> checked_arrays(TextSequence(input_ids=np.array([5, -6]), labels=np.array([-6, 7])))
+    Traceback (most recent call last):
+    torchpipe.errors.ColumnError: input_ids go from -6 to 5. Token ids are whole numbers from 0 to 4294967295.
+    """
+    ids, labels = (_whole_numbers(name, getattr(sequence, name)) for name in ("input_ids", "labels"))
+    positions = None if sequence.positions is None else _whole_numbers("positions", sequence.positions)
+    if len(ids) and (ids.min() < 0 or ids.max() > LARGEST_ID):
+        raise ColumnError(
+            f"input_ids go from {ids.min()} to {ids.max()}. Token ids are whole numbers from 0 to {LARGEST_ID}."
+        )
+    wrong = labels[((labels < 0) & (labels != IGNORE_INDEX)) | (labels > LARGEST_ID)]
+    if len(wrong):
+        raise ColumnError(
+            f"labels hold {wrong[0]}. They are token ids, from 0 to {LARGEST_ID}, or {IGNORE_INDEX} where nothing is "
+            "trained."
+        )
+    return SequenceArrays(ids, labels, positions)
+
+
+def _whole_numbers(name: str, values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ColumnError(f"{name} are {array.dtype}. Give whole numbers.")
+    return array.astype(np.int64, copy=False)
 
 
 def shifted_sequence(tokens: Sequence[int] | np.ndarray, mask: Sequence[bool] | np.ndarray) -> TextSequence:

@@ -30,6 +30,8 @@ def checked_state(
         raise ConfigError(
             f"allow_changed has {unknown[0]!r}, and the graph has {listed(graph)}.{did_you_mean(unknown[0], graph)}"
         )
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LoaderStateError(f"The loader's state is a {type(state).__name__}. It is the dict of state_dict().")
     version = state.get("version")
     if version != STATE_VERSION:
         raise LoaderStateError(

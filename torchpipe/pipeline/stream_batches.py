@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torchpipe._progress import say
 from torchpipe._seeds import derive
 from torchpipe.errors import ConfigError, DataError, DistributedError, LoaderStateError
+from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
@@ -87,6 +88,7 @@ class StreamBatches:
             say(f"{parts} read again up to batch {self._batch:,}: {whose} state isn't here.")
         return self._given_out(self._collated(reading), ranks, reading.shards(), global_batch_size // at_once)
 
+    @closed_at_exit
     def _given_out(
         self, batches: Iterator[Any], ranks: Agreement | None, alive: set[int], accumulation: int
     ) -> Iterator[tuple[TrainerBatch, ...]]:
@@ -101,6 +103,10 @@ class StreamBatches:
                     if has_failed:
                         raise DistributedError("Another rank ended with an error. Its output says why.")
                     if not (has_batch or is_alive):
+                        if not self._batch:
+                            raise DataError(
+                                "No row is left of the graph. Check its filters, and whether its sources have rows."
+                            )
                         return
                 elif ended:
                     raise DataError(
