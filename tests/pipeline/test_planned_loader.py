@@ -5,6 +5,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -408,7 +409,7 @@ class TestState:
     def test_stands_behind_what_was_given_and_not_what_was_made_ready(self, loader: Loader) -> None:
         rows = loader(single(20), num_prefetch_batches=7)
         batches: Iterator[Batch] = iter(rows)
-        next(batches), next(batches)
+        list(islice(batches, 2))
         assert rows.state_dict()["row"] == 2
         rows.close()
 
