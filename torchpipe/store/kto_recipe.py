@@ -1,18 +1,16 @@
 """The recipe of a store whose rows become single answers, each with a label that says whether it is a good one."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torchpipe.data.kto_transform import KTOTransform
-from torchpipe.data.overflow import OverflowPolicy
 from torchpipe.data.protocols import Transform
+from torchpipe.store.chat_recipe import ChatRecipe
 from torchpipe.store.rows import KIND_OF_LABELLED
-from torchpipe.store.source_recipe import SourceRecipe, vocab_size_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class KTORecipe(SourceRecipe):
+class KTORecipe(ChatRecipe):
     """What :func:`~torchpipe.datasets.kto_dataset` is given, as a :class:`~torchpipe.store.rows.StoreRecipe`.
 
     Attributes:
@@ -30,22 +28,7 @@ class KTORecipe(SourceRecipe):
     version: ClassVar[str] = "1"
 
     message_transform: Transform
-    model_transform: Transform
-    overflow: OverflowPolicy | None = None
 
     def transform(self) -> KTOTransform:
         """What makes the sample of a row."""
         return KTOTransform(self.message_transform, self.model_transform, overflow=self.overflow)
-
-    def deciding(self) -> Mapping[str, Any]:
-        """The transforms, and what becomes of long rows."""
-        return {
-            "message_transform": self.message_transform,
-            "model_transform": self.transform().whole_transform,
-            "overflow": self.overflow,
-        }
-
-    @property
-    def vocab_size(self) -> int | None:
-        """The tokenizer's, where it says it."""
-        return vocab_size_of(self.model_transform)

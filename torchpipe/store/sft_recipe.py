@@ -1,17 +1,14 @@
 """The recipe of a store whose rows become samples for supervised fine-tuning."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from torchpipe.data.overflow import OverflowPolicy
-from torchpipe.data.protocols import Transform
 from torchpipe.data.sample_transforms import SFTTransform
-from torchpipe.store.source_recipe import SourceRecipe, vocab_size_of
+from torchpipe.store.chat_recipe import ChatRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SFTRecipe(SourceRecipe):
+class SFTRecipe(ChatRecipe):
     """What :class:`~torchpipe.datasets.SFTDataset` is given, as a :class:`~torchpipe.store.rows.StoreRecipe`.
 
     Attributes:
@@ -28,24 +25,6 @@ class SFTRecipe(SourceRecipe):
     kind: ClassVar[str] = "sft"
     version: ClassVar[str] = "3"
 
-    message_transform: Transform | None
-    model_transform: Transform
-    overflow: OverflowPolicy | None = None
-
     def transform(self) -> SFTTransform:
         """What makes samples of a row."""
         return SFTTransform(self.message_transform, self.model_transform, overflow=self.overflow)
-
-    def deciding(self) -> Mapping[str, Any]:
-        """The transforms, and what becomes of long rows."""
-        return {
-            "message_transform": self.message_transform,
-            # With an overflow the tokenizer's own length decides nothing.
-            "model_transform": self.transform().whole_transform,
-            "overflow": self.overflow,
-        }
-
-    @property
-    def vocab_size(self) -> int | None:
-        """The tokenizer's, where it says it."""
-        return vocab_size_of(self.model_transform)
