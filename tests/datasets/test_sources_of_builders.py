@@ -91,13 +91,6 @@ def test_tools_of_one_row_keep_their_own_keys_up_to_the_message(tmp_path: Path) 
     assert len(dataset) == 4
 
 
-def test_a_stream_is_refused_by_a_builder(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"streaming=True gives a stream, .*HuggingFaceStreamingSource \(docs/pipeline\.md"
-    ):
-        instruct(str(tmp_path / "a.jsonl"), streaming=True)
-
-
 def test_one_broken_line_is_left_out_and_written_down(tmp_path: Path) -> None:
     file = tmp_path / "qa.jsonl"
     good = [json.dumps({"input": f"{n} + 1?", "output": str(n + 1)}) for n in range(5)]

@@ -10,15 +10,20 @@ from typing import Any
 
 import datasets
 import grain
+import numpy as np
 import pytest
 
 from torchpipe.config import instantiate
 from torchpipe.errors import CheckpointError, ConfigError, DataError, SourceError
 from torchpipe.pipeline import (
     DatasetIterationPolicy,
+    GrainDataLoader,
     HuggingFaceRandomAccessSource,
     HuggingFaceStreamingSource,
     RandomAccessDataSource,
+    SampleProcessor,
+    SingleDatasetConfig,
+    TextSequence,
 )
 from torchpipe.sources.identity import object_fingerprint
 
@@ -276,3 +281,25 @@ def test_the_same_sources_are_written_in_yaml(tmp_path: Path) -> None:
     for source in (HuggingFaceRandomAccessSource, HuggingFaceStreamingSource):
         config = instantiate({"_component_": f"torchpipe.pipeline.{source.__name__}.Config", **settings})
         assert config == source.Config(**settings)
+
+
+@pytest.mark.parametrize("sizes", [[6, 5, 7, 6], [11]])
+def test_workers_of_a_loader_lose_no_row_of_a_stream(tmp_path: Path, sizes: list[int]) -> None:
+    source = HuggingFaceStreamingSource.Config(**files(tmp_path, sizes))
+    graph = SingleDatasetConfig(source=source, processor=RowNumber.Config())
+
+    def rows(**options: Any) -> list[int]:
+        config = GrainDataLoader.Config(dataset=graph, repeat=False, num_logical_shards=4, **options)
+        loader = config.build(tokenizer=None, max_context_length=8, num_tokens_per_batch=8)
+        return [int(batch["input"][0]) for batch, _ in loader if batch["num_valid_tokens"]]
+
+    alone = rows()
+    assert sorted(alone) == list(range(sum(sizes)))
+    assert rows(num_workers=2) == alone
+
+
+class RowNumber(SampleProcessor):
+    """A row to its number, which is its label too."""
+
+    def __call__(self, sample: Any, rng: np.random.Generator) -> TextSequence:
+        return TextSequence(input_ids=np.array([sample["n"]]), labels=np.array([sample["n"]]))

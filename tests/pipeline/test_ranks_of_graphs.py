@@ -50,7 +50,7 @@ def tokens(batches: Batches) -> Counter[int]:
     return Counter(token for batch in batches for token in batch)
 
 
-@pytest.mark.parametrize("world_size", [2, pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.sized("world_size", "ranks_of_a_pass")
 def test_a_pass_of_several_ranks_gives_each_row_once_and_ends_everywhere_at_once(
     world_size: int, ranks: Ranks, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ from torchpipe.datasets.segments import segments_dataset
 from torchpipe.datasets.sft import SFTDataset
 from torchpipe.datasets.source_rows import describe_rows, rows_of
 from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.streamed import StreamedDataset
 from torchpipe.datasets.text_completion import TextCompletionDataset, text_completion_dataset
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "StoredKTODataset",
     "StoredPreferenceDataset",
     "StoredPromptDataset",
+    "StreamedDataset",
     "TextCompletionDataset",
     "alpaca_cleaned_dataset",
     "alpaca_dataset",

@@ -81,6 +81,7 @@ def sft_dataset(
     on_untrained: OnUntrained = "leave_out",
     holdout: Holdout | Mapping[str, Any] | None = None,
     drop_duplicates: bool | Sequence[str] = False,
+    streaming: bool = False,
     **load_dataset_kwargs: Any,
 ) -> Built:
     """A data set whose rows a transform of one's own turns into messages.
@@ -120,6 +121,8 @@ def sft_dataset(
         holdout: uses one part of a split of the rows: ``{share: 0.05, part: train}``, and the same with ``part:
             validation`` for the other; see :class:`~torchpipe.data.splits.Holdout`.
         drop_duplicates: True leaves out rows whose content an earlier row has; a list of columns compares those alone.
+        streaming: True gives a :class:`~torchpipe.datasets.StreamedDataset`: the same items, one after another, for a
+            ``DataLoader``; rows are neither counted nor numbered.
         load_dataset_kwargs: passed to ``load_dataset``; ``split`` is "train" unless given.
 
     Raises:
@@ -142,6 +145,7 @@ def sft_dataset(
         on_untrained=on_untrained,
         holdout=holdout,
         drop_duplicates=drop_duplicates,
+        streaming=streaming,
     )
     options.capacity(tokenizer)
     if masking_strategy is not None:

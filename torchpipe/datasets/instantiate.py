@@ -16,6 +16,7 @@ from torchpipe.datasets.mix import MixDataset
 from torchpipe.datasets.mix_sections import MixSections, is_mix
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.row_dataset import left_out_before
+from torchpipe.datasets.streamed import StreamedDataset
 from torchpipe.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -67,6 +68,8 @@ def instantiate_dataset(
         )
     component = resolve(cfg["_component_"], caller_globals=caller_globals)
     dataset = _built(component, cfg, tokenizer, built, caller_globals)
+    if isinstance(dataset, StreamedDataset):
+        raise dataset.has_no_numbers()
     if isinstance(dataset, Mapping) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise _no_dataset(dataset, cfg["_component_"])
     return dataset

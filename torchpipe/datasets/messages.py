@@ -93,6 +93,8 @@ def messages_dataset(
         overflow=policy,
         **options.row_fields(source, {"split": split, **rest}),
     )
+    if options.streaming:
+        return options.built(recipe, tokenizer, unstored=SFTDataset.of_recipe)
     with recipe.opened() as rows:
         say(f"{recipe.name}: {describe_shapes(rows, transform)}")
         return options.built(recipe, tokenizer, unstored=SFTDataset.of_recipe)

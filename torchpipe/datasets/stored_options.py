@@ -12,11 +12,13 @@ from torchpipe.datasets.first_packs import asked_for
 from torchpipe.datasets.growing import GrowingPackedDataset
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.datasets.stored import StoredDataset
+from torchpipe.datasets.streamed import STREAMING, StreamedDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources import Source
 from torchpipe.store.build_site import SHARD_ROWS
 from torchpipe.store.row_selection import Duplicates
 from torchpipe.store.rows import StoreRecipe
+from torchpipe.store.source_recipe import SourceRecipe
 
 Start = Literal["when_complete", "by_shard"]
 """When packs can be trained on: once all rows are tokenised, or each shard of them as it is finished."""
@@ -52,8 +54,14 @@ class StoredOptions:
     on_untrained: OnUntrained = "leave_out"
     holdout: Holdout | Mapping[str, Any] | None = None
     drop_duplicates: bool | Sequence[str] = False
+    streaming: bool = False
 
     def __post_init__(self) -> None:
+        if self.streaming and (self.is_stored or self.quarantine_file is not None):
+            raise ConfigError(
+                "streaming=True reads rows one after another, and packed, cache and quarantine_file need all of them, "
+                "by number. Leave one of the two out; a graph of torchpipe.pipeline packs streams (docs/pipeline.md)."
+            )
         if self.split_across_pack and not self.packed:
             raise ConfigError("split_across_pack=True has no effect without packed=True. Set both or neither.")
         if self.fingerprint not in ("ends", "content"):
@@ -64,7 +72,7 @@ class StoredOptions:
             )
         self._check_start()
         _ = (self.row_policy, self.duplicates, Holdout.of(self.holdout))  # which refuse what is not possible
-        if self.row_policy.leaves_out and not self.is_stored:
+        if self.row_policy.leaves_out and not (self.is_stored or self.streaming):
             raise ConfigError(
                 f"on_error={self.on_error!r} gives a row no sample, and without a store row k is sample k. Store "
                 "the rows (cache=True, or packed=True where they can be packed), or set on_error to 'raise'."
@@ -122,6 +130,8 @@ class StoredOptions:
             load_dataset_kwargs.setdefault("split", "train")
             shared = {"cache_dir": self.cache_dir} | ({} if self.is_stored else {"num_proc": self.num_proc})
             load_dataset_kwargs |= {name: value for name, value in shared.items() if value is not None}
+        if self.streaming:
+            load_dataset_kwargs[STREAMING] = True
         return {
             "source": source,
             "load_dataset_kwargs": load_dataset_kwargs,
@@ -185,6 +195,8 @@ class StoredOptions:
         Raises:
             ConfigError: ``packed`` without a max_seq_len.
         """
+        if self.streaming and isinstance(recipe, SourceRecipe):
+            return StreamedDataset(recipe)
         capacity = self.capacity(tokenizer)
         if capacity is not None:
             options: dict[str, Any] = {

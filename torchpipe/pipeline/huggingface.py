@@ -9,11 +9,11 @@ from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError, NoFingerprint
 from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.shard_cursor import ShardCursor
 from torchpipe.pipeline.types import DatasetIterationPolicy
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.huggingface import describe_source
 from torchpipe.sources.identity import object_fingerprint
+from torchpipe.sources.shard_cursor import ShardCursor
 from torchpipe.sources.streams import RowStream, load_table
 
 _FIRST_CLASS = ("name", "revision", "split", "streaming")

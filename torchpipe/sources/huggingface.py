@@ -75,6 +75,27 @@ def load_rows(source: Source, **load_dataset_kwargs: Any) -> Rows:
     return _load_dataset(files.format.name, name, _as_load_dataset_takes_it(files, split, name))
 
 
+def as_load_dataset_takes(source: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The first argument of ``load_dataset`` for a source, and the others: files, wherever they are, by their format.
+
+    Args:
+        source, options: as :func:`load_rows` takes them.
+
+    Raises:
+        SourceError: there is no such file.
+        ConfigError: files have several splits, and none is named.
+    """
+    files = file_source(source, options)
+    if files is None:
+        return source, dict(options)
+    split = options.get("split")
+    if split is None and len(files.groups) > 1:
+        raise ConfigError(f"{source} has the splits {', '.join(files.groups)}. Name one: split=...")
+    split = next(iter(files.groups)) if split is None else split
+    name = describe_source(source, options)
+    return files.format.name, _as_load_dataset_takes_it(files, split, name)
+
+
 def loaded(source: str, options: Mapping[str, Any], *, name: str) -> Any:
     """What ``load_dataset`` gives.
 

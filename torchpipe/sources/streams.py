@@ -1,6 +1,8 @@
 """Rows that ``load_dataset`` gives one after another, shard by shard, from any place on."""
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -88,11 +90,16 @@ class Shard(Iterator[Mapping[str, Any]]):
         if state is not None:
             rows.load_state_dict(deepcopy(state))
         self._rows = iter(rows)
+        self._has_begun = False
 
     def __next__(self) -> Mapping[str, Any]:
         self._begins_at = None
         try:
-            return next(self._rows)
+            if self._has_begun:
+                return next(self._rows)
+            with _unseen_worker():
+                self._has_begun = True
+                return next(self._rows)
         except StopIteration:
             raise
         except Exception as error:
@@ -106,3 +113,21 @@ class Shard(Iterator[Mapping[str, Any]]):
         """Where the next row stands: plain values, for :meth:`RowStream.shard`."""
         # The library tells it only once a row was read.
         return self._dataset.state_dict() if self._begins_at is None else deepcopy(self._begins_at)
+
+
+@contextmanager
+def _unseen_worker() -> Iterator[None]:
+    """Hides from ``datasets`` that this is a worker of a torch ``DataLoader``.
+
+    It would take a part of the shards for the worker when the first row is asked for, and nothing of a single one for
+    most of them. Here it is given the worker's part already.
+    """
+    worker: Any = sys.modules.get("torch.utils.data._utils.worker")
+    if worker is None:
+        yield
+        return
+    held, worker._worker_info = worker._worker_info, None
+    try:
+        yield
+    finally:
+        worker._worker_info = held

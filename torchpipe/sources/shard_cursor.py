@@ -19,6 +19,7 @@ class ShardCursor(Iterator[Mapping[str, Any]]):
         repeat: whether an epoch follows the last one. A stream without any row ends either way.
         part: which one this is, from 0.
         num_parts: of how many, which together read each row once an epoch.
+        epoch: which is read first.
 
     Attributes:
         epoch: of the next row.
@@ -27,13 +28,15 @@ class ShardCursor(Iterator[Mapping[str, Any]]):
         DataError: at the end of an epoch: there are fewer rows than parts.
     """
 
-    def __init__(self, stream: RowStream, *, seed: int | None, repeat: bool, part: int, num_parts: int) -> None:
+    def __init__(
+        self, stream: RowStream, *, seed: int | None, repeat: bool, part: int, num_parts: int, epoch: int = 0
+    ) -> None:
         self._stream = stream
         self._seed = seed
         self._repeat = repeat
         self._part, self._num_parts = part, num_parts
         self._shares_shards = stream.num_shards % num_parts == 0
-        self._begin(0)
+        self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
         self.epoch = epoch
