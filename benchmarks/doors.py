@@ -1,6 +1,6 @@
 """CPU seconds of building each door of data sets, and of encoding the same texts alone, on one thread.
 
-    python doors.py CHATS.jsonl QUESTIONS.jsonl RANKS NUM_ROWS
+    python doors.py CHATS.jsonl QUESTIONS.jsonl RANKS NUM_ROWS [DOOR ...]
 
 RANKS are Llama 3's. A door and tiktoken take turns, some hundred rows each; each row once. The door makes a shard's
 arrays of rows in memory, as a store's builder does. tiktoken's
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
         json.dumps(
             {
                 name: measured(name, rows_of(name, chats, questions, int(arguments[3])), tokenizer, encode)
-                for name in DOORS
+                for name in arguments[4:] or DOORS
             }
         )
     )

@@ -28,15 +28,13 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.fixture(params=["planned", "grain"])
-def config_in(
-    request: pytest.FixtureRequest, graph_config: Callable[..., DictConfig], random_graph: dict[str, Any]
-) -> Callable[..., DictConfig]:
-    """Function (folder, **overrides) -> a config that trains there, on a graph that is planned or run by Grain."""
+@pytest.fixture
+def config_in(graph_config: Callable[..., DictConfig], random_graph: dict[str, Any]) -> Callable[..., DictConfig]:
+    """Function (folder, way, **overrides) -> a config that trains there, on a graph "planned" or run by "grain"."""
 
-    def made(folder: Path, **overrides: Any) -> DictConfig:
+    def made(folder: Path, way: str, **overrides: Any) -> DictConfig:
         config = graph_config(max_steps=NUM_STEPS, output_dir=str(folder), log_every_n_steps=100, **overrides)
-        if request.param == "grain":
+        if way == "grain":
             config.dataloader.dataset = random_graph
         return config
 
@@ -45,60 +43,80 @@ def config_in(
 
 @pytest.fixture
 def two_ranks(config_in: Callable[..., DictConfig], ended_run: Callable[..., int]) -> Callable[..., int]:
-    """Function (folder, steps=, number=, **overrides) -> exit status of a run that gets a signal after those steps."""
+    """Function (folder, way, steps=, number=, **overrides) -> exit status of a run that gets a signal after those
+    steps."""
 
-    def run(folder: Path, *, steps: int = 10**9, number: Any = signal.SIGTERM, **overrides: Any) -> int:
+    def run(folder: Path, way: str, *, steps: int = 10**9, number: Any = signal.SIGTERM, **overrides: Any) -> int:
         folder.mkdir(exist_ok=True)
-        OmegaConf.save(config_in(folder, **overrides), folder / "config.yaml")
+        OmegaConf.save(config_in(folder, way, **overrides), folder / "config.yaml")
         words = ("--standalone", "--nproc_per_node", "2", "sft", "--config", folder / "config.yaml")
         return ended_run(*words, folder=folder, steps=steps, number=number)
 
     return run
 
 
-def test_two_ranks_end_at_sigterm_and_go_on_to_the_bit_and_on_one_rank_with_the_same_rows(
+@pytest.fixture
+def check_two_ranks(
     sft: ModuleType,
     config_in: Callable[..., DictConfig],
     two_ranks: Callable[..., int],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-) -> None:
-    whole, parts, alone = tmp_path / "whole", tmp_path / "parts", tmp_path / "alone"
-    assert two_ranks(whole) == 0, (whole / "out.txt").read_text()
-    assert two_ranks(parts, steps=9) == 128 + signal.SIGTERM, (parts / "out.txt").read_text()
-    done = len(steps_of(parts, "step"))
-    assert 9 <= done < NUM_STEPS
-    shutil.copytree(parts, alone)
-    assert two_ranks(parts) == 0, (parts / "out.txt").read_text()
-    said = (parts / "out.txt").read_text()
-    assert f"resumed at step {done} of {NUM_STEPS}" in said
-    assert "read again" not in said
-    assert same(weights_of(parts), weights_of(whole))
-    assert steps_of(parts, "step", "loss", "trained_tokens") == steps_of(whole, "step", "loss", "trained_tokens")
+) -> Callable[[str], None]:
+    """Function (way): two ranks end at SIGTERM, go on to the bit, and one rank goes on with the same rows."""
 
-    sft.main(config_in(alone, resume=True))
-    printed = capfd.readouterr()
-    assert "world size was 2, is 1: 2 rows a step" in printed.out
-    assert "read again" not in printed.err
-    assert steps_of(alone, "step", "trained_tokens") == steps_of(whole, "step", "trained_tokens")
-    losses = [torch.tensor(steps_of(folder, "loss")) for folder in (alone, whole)]
-    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
+    def check(way: str) -> None:
+        whole, parts, alone = tmp_path / "whole", tmp_path / "parts", tmp_path / "alone"
+        assert two_ranks(whole, way) == 0, (whole / "out.txt").read_text()
+        assert two_ranks(parts, way, steps=9) == 128 + signal.SIGTERM, (parts / "out.txt").read_text()
+        done = len(steps_of(parts, "step"))
+        assert 9 <= done < NUM_STEPS
+        shutil.copytree(parts, alone)
+        assert two_ranks(parts, way) == 0, (parts / "out.txt").read_text()
+        said = (parts / "out.txt").read_text()
+        assert f"resumed at step {done} of {NUM_STEPS}" in said
+        assert "read again" not in said
+        assert same(weights_of(parts), weights_of(whole))
+        assert steps_of(parts, "step", "loss", "trained_tokens") == steps_of(whole, "step", "loss", "trained_tokens")
+
+        sft.main(config_in(alone, way, resume=True))
+        printed = capfd.readouterr()
+        assert "world size was 2, is 1: 2 rows a step" in printed.out
+        assert "read again" not in printed.err
+        assert steps_of(alone, "step", "trained_tokens") == steps_of(whole, "step", "trained_tokens")
+        losses = [torch.tensor(steps_of(folder, "loss")) for folder in (alone, whole)]
+        torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
+
+    return check
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kills", [10])
-def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
-    two_ranks: Callable[..., int], tmp_path: Path, kills: int
+def test_two_ranks_of_a_planned_graph_end_at_sigterm_and_go_on_on_two_and_on_one(
+    check_two_ranks: Callable[[str], None],
 ) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert two_ranks(whole) == 0
+    check_two_ranks("planned")
+
+
+def test_two_ranks_of_a_graph_that_grain_runs_end_at_sigterm_and_go_on_on_two_and_on_one(
+    check_two_ranks: Callable[[str], None],
+) -> None:
+    check_two_ranks("grain")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", ["planned", "grain"])
+def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
+    two_ranks: Callable[..., int], tmp_path: Path, way: str
+) -> None:
+    whole, parts, kills = tmp_path / "whole", tmp_path / "parts", 10
+    assert two_ranks(whole, way) == 0
     done = 0
     for number in range(kills):
         how = signal.SIGTERM if number % 2 else signal.SIGKILL
-        status = two_ranks(parts, steps=4 * (number + 1), number=how, save_every_n_steps=2)
+        status = two_ranks(parts, way, steps=4 * (number + 1), number=how, save_every_n_steps=2)
         done += status in (-signal.SIGKILL, 128 + signal.SIGTERM)
     assert done >= kills * 3 // 4
-    assert two_ranks(parts) == 0
+    assert two_ranks(parts, way) == 0
     assert same(weights_of(parts), weights_of(whole))
     assert steps_of(parts, "step", "loss") == steps_of(whole, "step", "loss")
 
