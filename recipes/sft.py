@@ -202,9 +202,9 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         described = loader.describe_rows
     else:
         order = {name: settings[name] for name in ("seed", "shuffle", "balance")}
-        dataset = datasets.over_epochs(dataset, settings.epochs)  # a mix goes on where an epoch ended
-        order["max_steps"] = settings.max_steps_per_epoch
-        steps = steps_of(dataset, global_batch_size=global_batch_size, **order)
+        epochs = min(settings.epochs, settings.max_steps or settings.epochs)  # an epoch has a step at least
+        dataset = datasets.over_epochs(dataset, epochs)  # a mix goes on where an epoch ended
+        steps = steps_of(dataset, global_batch_size=global_batch_size, max_steps=settings.max_steps_per_epoch, **order)
         loader = loader_of(dataset, steps)
         described = partial(datasets.describe_rows, dataset)
 

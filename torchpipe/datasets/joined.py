@@ -148,7 +148,7 @@ class JoinedDataset(Dataset[Any], ABC):
         return (self[index] for index in range(len(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in WORKED_OUT}
+        return {key: value for key, value in self.__dict__.items() if key not in _WORKED_OUT}
 
     def _can_be_read_ahead(self) -> bool:
         return all(can_be_read_ahead(dataset) for dataset in self.datasets)
@@ -171,7 +171,7 @@ class JoinedDataset(Dataset[Any], ABC):
         return " + ".join(str(len(dataset)) for dataset in self.datasets)
 
 
-WORKED_OUT = ("costs", "trained_counts", "weight_sums")
+_WORKED_OUT = ("costs", "trained_counts", "weight_sums")
 """What is worked out when it is first asked for, and again in each process that asks."""
 
 

@@ -15,7 +15,7 @@ from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, mix_schedule
 from torchpipe.data.node_names import node_names
 from torchpipe.data.pair_transform import SIDES
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.datasets.joined import WORKED_OUT, JoinedDataset, lengths_of, name_of
+from torchpipe.datasets.joined import JoinedDataset, lengths_of, name_of
 from torchpipe.datasets.packed import PackedDataset
 from torchpipe.errors import ConfigError
 from torchpipe.sources.identity import object_fingerprint
@@ -149,27 +149,32 @@ for 33.3%; 2 places for its 2 rows, 1.00 epochs)
 
         A data set of which an epoch takes a part goes on there where the epoch before has ended. Nothing is read.
         """
+        other = self._copy()
+        other._plan(epoch)
+        return other
+
+    def _copy(self) -> "MixDataset":
+        """The same mix, without what was worked out."""
         other = MixDataset.__new__(MixDataset)
         vars(other).update(self.__getstate__())
-        other._plan(epoch)
         return other
 
     def over_epochs(self, number: int) -> "MixDataset":
         """The mixes of the first epochs, one after the other in one: its rows are those of all of them.
 
         ``mixes`` are those of each, whose rows :func:`~torchpipe.loading.steps_of` makes an epoch of each; what the mix
-        says of its shares and counts is that of the first.
+        says of its shares and counts is that of the first. Of one epoch it is this mix.
         """
+        if number == 1:
+            return self
         epochs = [self, *(self.for_epoch(epoch) for epoch in range(1, number))]
-        other = self.for_epoch(0)
+        other = self._copy()
         other.mixes = epochs
         other.schedule = replace(
             self.schedule,
             source=np.concatenate([one.schedule.source for one in epochs]),
             item=np.concatenate([one.schedule.item for one in epochs]),
         )
-        for name in WORKED_OUT:  # of the first mix alone
-            vars(other).pop(name, None)
         return other
 
     def __getstate__(self) -> dict[str, Any]:
