@@ -22,10 +22,10 @@ from store_inputs import write_repeated
 from store_memory import anonymous_bytes
 
 from torchpipe.pipeline import DatasetBuildContext, DatasetIterationPolicy, FirstFitPackingConfig, SingleDatasetConfig
-from torchpipe.pipeline.compile import planned_graph
-from torchpipe.pipeline.planned import PlannedGraph
-from torchpipe.pipeline.planned_nodes import Leaf, Run
-from torchpipe.pipeline.planned_packing import Packed
+from torchpipe.pipeline.planned.compile import planned_graph
+from torchpipe.pipeline.planned.graph import PlannedGraph
+from torchpipe.pipeline.planned.nodes import Leaf, Run
+from torchpipe.pipeline.planned.packing import Packed
 from torchpipe.store import TokenStore
 from torchpipe.store.plans import PLANS
 

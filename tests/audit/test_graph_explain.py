@@ -16,7 +16,7 @@ from torchpipe.audit.graph_config import built_graph
 from torchpipe.audit.inference import compare_config
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline import SampleProcessor, TextSequence
-from torchpipe.pipeline.planned_batches import PlannedBatches
+from torchpipe.pipeline.planned.batches import PlannedBatches
 
 Graph = Callable[..., DictConfig]
 TOKENIZER = {

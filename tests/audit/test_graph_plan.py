@@ -16,8 +16,8 @@ from torchpipe.audit.plan_report import PlanReport, plan_config
 from torchpipe.errors import ConfigError
 from torchpipe.loading import GlobalSteps
 from torchpipe.pipeline import GraphSteps, SampleProcessor, TextSequence
-from torchpipe.pipeline.planned_batches import PlannedBatches
-from torchpipe.pipeline.row_steps import Cursor, RowSteps
+from torchpipe.pipeline.planned.batches import PlannedBatches
+from torchpipe.pipeline.planned.row_steps import Cursor, RowSteps
 
 Graph = Callable[..., DictConfig]
 

@@ -23,7 +23,7 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
-from torchpipe.pipeline.grain_reading import IN_THIS_THREAD
+from torchpipe.pipeline.by_grain.reading import IN_THIS_THREAD
 
 NUM_ROWS = 25
 

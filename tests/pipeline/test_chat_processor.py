@@ -353,7 +353,7 @@ def test_the_first_sample_is_printed_once(chat: Any, titan: Any, capsys: Any, mo
 def test_processes_that_share_a_processor_print_the_first_sample_once(run_code: Callable[[str], str]) -> None:
     code = """
 import contextlib, io, multiprocessing, os, sys
-from torchpipe.pipeline.first_sample import FirstSample
+from torchpipe.pipeline.chat.first_sample import FirstSample
 
 def run(first, out):
     os.dup2(out, 2)

@@ -22,7 +22,7 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     WeightedDataset,
 )
-from torchpipe.pipeline.ledger import graph_ledger
+from torchpipe.pipeline.by_grain.ledger import graph_ledger
 
 Build = Callable[..., Any]
 Rows = Callable[[Any], list[Any]]

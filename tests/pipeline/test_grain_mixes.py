@@ -20,7 +20,7 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
-from torchpipe.pipeline.grain_mix_stream import mix_shares
+from torchpipe.pipeline.by_grain.mix_stream import mix_shares
 
 Build = Callable[..., Any]
 Rows = Callable[[Any], list[Any]]

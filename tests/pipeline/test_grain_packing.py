@@ -20,8 +20,8 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     TextSequence,
 )
-from torchpipe.pipeline.ledger import graph_ledger
-from torchpipe.pipeline.packed_rows import documents_of
+from torchpipe.pipeline.by_grain.ledger import graph_ledger
+from torchpipe.pipeline.by_grain.packed_rows import documents_of
 
 Build = Callable[..., Any]
 Rows = Callable[[Any], list[Any]]

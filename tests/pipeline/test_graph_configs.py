@@ -20,7 +20,7 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     WeightedDataset,
 )
-from torchpipe.pipeline.packed_rows import num_tokens_of
+from torchpipe.pipeline.by_grain.packed_rows import num_tokens_of
 from torchpipe.pipeline.text_processor import TextProcessor
 
 ONE = SingleDatasetConfig(source=[1])
@@ -43,7 +43,7 @@ dataset:
         source:
           _component_: torchpipe.pipeline.IndexedJsonlSource.Config
           patterns: [data/*.jsonl]
-        pre_filters: [torchpipe.pipeline.packed_rows.num_tokens_of]
+        pre_filters: [torchpipe.pipeline.by_grain.packed_rows.num_tokens_of]
         processor:
           _component_: torchpipe.pipeline.text_processor.TextProcessor.Config
           text_fn: torchpipe._fingerprint.type_name

@@ -11,7 +11,7 @@ import pytest
 
 from torchpipe.errors import DataError, MalformedRow, SourceError
 from torchpipe.pipeline import DatasetConcatConfig, IndexedJsonlSource, SampleProcessor, SingleDatasetConfig
-from torchpipe.pipeline.ledger import GraphLedger, NodeLedger, graph_ledger
+from torchpipe.pipeline.by_grain.ledger import GraphLedger, NodeLedger, graph_ledger
 
 Build = Callable[..., Any]
 Rows = Callable[[Any], list[Any]]

@@ -15,7 +15,7 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     TextSequence,
 )
-from torchpipe.pipeline.planned import PlannedGraph
+from torchpipe.pipeline.planned.graph import PlannedGraph
 
 NUM_ROWS = 50
 
@@ -54,7 +54,7 @@ def loader(tmp_path: Path) -> Callable[..., GrainDataLoader]:
 @pytest.fixture
 def is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats graphs of so few samples as large ones."""
-    monkeypatch.setattr("torchpipe.pipeline.planned.FEWEST_SAMPLES", NUM_ROWS)
+    monkeypatch.setattr("torchpipe.pipeline.planned.graph.FEWEST_SAMPLES", NUM_ROWS)
 
 
 def graph_of(loader: GrainDataLoader) -> PlannedGraph:

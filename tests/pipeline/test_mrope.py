@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchpipe.errors import MediaError
-from torchpipe.pipeline.mrope import Grid, mrope_positions
+from torchpipe.pipeline.multimodal.mrope import Grid, mrope_positions
 
 IMAGE, VIDEO = 8, 9
 TEXT = st.lists(st.integers(1, 7), min_size=1, max_size=4)

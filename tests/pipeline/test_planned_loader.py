@@ -27,9 +27,9 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
-from torchpipe.pipeline.planned import PlannedGraph
-from torchpipe.pipeline.planned_batches import PlannedBatches
-from torchpipe.pipeline.row_steps import ROW_BITS, Cursor, RowSteps
+from torchpipe.pipeline.planned.batches import PlannedBatches
+from torchpipe.pipeline.planned.graph import PlannedGraph
+from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 
 Loader = Callable[..., GrainDataLoader]
 Batch = tuple[dict[str, Any], torch.Tensor]

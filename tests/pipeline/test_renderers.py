@@ -22,8 +22,8 @@ from torchpipe.pipeline import (
     TextSequence,
     from_renderers,
 )
+from torchpipe.pipeline.chat.renderer_tokenizer import RendererTokenizerWrapper
 from torchpipe.pipeline.processors import without_draws
-from torchpipe.pipeline.renderer_tokenizer import RendererTokenizerWrapper
 from torchpipe.tokenizers.backend_files import load_backend
 from torchpipe.tokenizers.vocabulary import Vocabulary
 

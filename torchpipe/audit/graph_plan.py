@@ -13,13 +13,13 @@ from torchpipe.audit.plan_cost import StatedCost
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.loading import GlobalSteps, Spread, measure_spread
-from torchpipe.pipeline.graph_identity import named_nodes
+from torchpipe.pipeline.by_grain.identity import named_nodes
 from torchpipe.pipeline.graph_steps import GraphSteps
-from torchpipe.pipeline.leaf import LeafRecipe
 from torchpipe.pipeline.loader import GrainDataLoader
-from torchpipe.pipeline.planned import PlannedGraph
-from torchpipe.pipeline.planned_batches import PlannedBatches
-from torchpipe.pipeline.planned_nodes import Leaf, Node
+from torchpipe.pipeline.planned.batches import PlannedBatches
+from torchpipe.pipeline.planned.graph import PlannedGraph
+from torchpipe.pipeline.planned.leaf import LeafRecipe
+from torchpipe.pipeline.planned.nodes import Leaf, Node
 from torchpipe.pipeline.recipe_graph import check_graph_settings
 from torchpipe.sources import describe_source
 from torchpipe.store.accounts import checked_ledger, sample_counts

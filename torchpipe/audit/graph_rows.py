@@ -16,15 +16,15 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.datasets import SFTDataset
 from torchpipe.datasets.row_number import row_of_sample
 from torchpipe.errors import ConfigError
-from torchpipe.pipeline.chat_processor import ChatProcessor
+from torchpipe.pipeline.chat.processor import ChatProcessor
 from torchpipe.pipeline.graph_steps import packed_item
-from torchpipe.pipeline.leaf import LeafRecipe
 from torchpipe.pipeline.loader import GrainDataLoader
-from torchpipe.pipeline.planned import PlannedGraph
-from torchpipe.pipeline.planned_batches import PlannedBatches
-from torchpipe.pipeline.planned_nodes import Leaf, Node
-from torchpipe.pipeline.planned_packing import Packed
-from torchpipe.pipeline.planned_rows import PlannedRows
+from torchpipe.pipeline.planned.batches import PlannedBatches
+from torchpipe.pipeline.planned.graph import PlannedGraph
+from torchpipe.pipeline.planned.leaf import LeafRecipe
+from torchpipe.pipeline.planned.nodes import Leaf, Node
+from torchpipe.pipeline.planned.packing import Packed
+from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.store import SFTRecipe
 

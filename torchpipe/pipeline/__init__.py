@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from torchpipe._reexport import lazily
 from torchpipe.config.configurable import Configurable
 from torchpipe.data.protocols import RandomAccessDataSource
-from torchpipe.pipeline.chat_processor import ChatProcessor
+from torchpipe.pipeline.chat.processor import ChatProcessor
+from torchpipe.pipeline.chat.renderers import (
+    RendererConfig,
+    RenderersConfigAdapter,
+    RenderersLibraryConfig,
+    from_renderers,
+)
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.dataset import (
     DatasetConcatConfig,
@@ -20,18 +26,12 @@ from torchpipe.pipeline.dataset import (
 )
 from torchpipe.pipeline.graph_steps import FirstRows, GraphSteps
 from torchpipe.pipeline.loader import BaseDataLoader, DataloaderExhaustedError, GrainDataLoader, exhausting
-from torchpipe.pipeline.multimodal import MultiModalProcessor
-from torchpipe.pipeline.multimodal_collator import MultiModalCollator
+from torchpipe.pipeline.multimodal.collator import MultiModalCollator
+from torchpipe.pipeline.multimodal.processor import MultiModalProcessor
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig, MMSamplePackingConfig
 from torchpipe.pipeline.parallel import data_parallel_rank
 from torchpipe.pipeline.processors import SampleProcessor
 from torchpipe.pipeline.recipe_graph import check_graph_settings, graph_loader
-from torchpipe.pipeline.renderers import (
-    RendererConfig,
-    RenderersConfigAdapter,
-    RenderersLibraryConfig,
-    from_renderers,
-)
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.sources import IndexedJsonlSource, SourceConfig
 from torchpipe.pipeline.state import merged_states
@@ -39,11 +39,11 @@ from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
-    from torchpipe.pipeline.grain_reading import GrainDataset
+    from torchpipe.pipeline.by_grain.reading import GrainDataset
     from torchpipe.pipeline.huggingface import HuggingFaceRandomAccessSource, HuggingFaceStreamingSource
 
 _DEFINED_IN: dict[str, str] = {
-    "GrainDataset": "torchpipe.pipeline.grain_reading",
+    "GrainDataset": "torchpipe.pipeline.by_grain.reading",
     "HuggingFaceRandomAccessSource": "torchpipe.pipeline.huggingface",
     "HuggingFaceStreamingSource": "torchpipe.pipeline.huggingface",
 }

@@ -43,7 +43,7 @@ class SingleDatasetConfig:
     """The rows of one source, filtered and processed.
 
     In this order: filters of rows, the processor, filters of what it gives, the shuffle, and this rank's part. Rows
-    that are left out are counted (:func:`torchpipe.pipeline.ledger.graph_ledger`).
+    that are left out are counted (:func:`torchpipe.pipeline.by_grain.ledger.graph_ledger`).
 
     A stream takes its part itself, and begins again itself; it is shuffled first, some rows at a time.
 
@@ -110,7 +110,7 @@ class SingleDatasetConfig:
             ConfigError: there are fewer rows than ranks, or a stream that was given as it is has several.
             KindError: the source's ``build`` gave neither.
         """
-        from torchpipe.pipeline.grain_single import built_single
+        from torchpipe.pipeline.by_grain.single import built_single
 
         return built_single(self, context, dataset_iteration_policy)
 
@@ -205,7 +205,7 @@ class DatasetMixConfig:
         """A ``grain.MapDataset`` of children that are such, mixed by rows up to the end of the first; otherwise a
         ``grain.IterDataset``.
         """
-        from torchpipe.pipeline.grain_mix import built_mix
+        from torchpipe.pipeline.by_grain.mix import built_mix
 
         return built_mix(self, context, dataset_iteration_policy)
 
@@ -241,7 +241,7 @@ class DatasetConcatConfig:
             KindError: a child is a stream.
             ConfigError: there are fewer rows than ranks.
         """
-        from torchpipe.pipeline.grain_concat import built_concat
+        from torchpipe.pipeline.by_grain.concat import built_concat
 
         return built_concat(self, context, dataset_iteration_policy)
 

@@ -13,7 +13,7 @@ from torchpipe.errors import ConfigError, LoaderStateError
 from torchpipe.loading.loader import Step
 from torchpipe.pipeline.collators import TrainerBatch
 from torchpipe.pipeline.loader import GrainDataLoader
-from torchpipe.pipeline.planned_batches import PlannedBatches
+from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.state import whole_number_of
 
 Collate = Callable[[list[dict[str, torch.Tensor]]], Any]

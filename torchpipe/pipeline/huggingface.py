@@ -8,7 +8,7 @@ from torchpipe._fingerprint import fingerprint
 from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError, NoFingerprint
-from torchpipe.pipeline.grain_import import grain
+from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.types import DatasetIterationPolicy
 from torchpipe.sources.fingerprint import source_fingerprint
 from torchpipe.sources.huggingface import describe_source

@@ -11,8 +11,8 @@ from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
-from torchpipe.pipeline.leaf import CannotPlan
-from torchpipe.pipeline.planned_batches import PlannedBatches
+from torchpipe.pipeline.planned.batches import PlannedBatches
+from torchpipe.pipeline.planned.leaf import CannotPlan
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class GrainDataLoader(BaseDataLoader):
                 say(f"Grain runs this graph, as rows come: {why}.")
         else:
             self.why_not_planned = "planned is False"
-        from torchpipe.pipeline.stream_batches import StreamBatches  # imports Grain
+        from torchpipe.pipeline.by_grain.batches import StreamBatches  # imports Grain
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
 

@@ -44,7 +44,7 @@ class ConcatThenSplitPackingConfig:
         self, *, context: DatasetBuildContext, dataset_iteration_policy: DatasetIterationPolicy
     ) -> "GrainDataset":
         """A ``grain.IterDataset`` of :class:`~torchpipe.pipeline.TextSequence`, of ``num_tokens_per_batch`` each."""
-        from torchpipe.pipeline.grain_concat_rows import built_concat_rows
+        from torchpipe.pipeline.by_grain.concat_rows import built_concat_rows
 
         return built_concat_rows(self, context, dataset_iteration_policy)
 
@@ -82,7 +82,7 @@ class FirstFitPackingConfig:
         self, *, context: DatasetBuildContext, dataset_iteration_policy: DatasetIterationPolicy
     ) -> "GrainDataset":
         """A ``grain.IterDataset`` of :class:`~torchpipe.pipeline.TextSequence`, of ``num_tokens_per_batch`` each."""
-        from torchpipe.pipeline.grain_fit_rows import built_fit_rows
+        from torchpipe.pipeline.by_grain.fit_rows import built_fit_rows
 
         return built_fit_rows(self, context, dataset_iteration_policy)
 
@@ -118,7 +118,7 @@ class MMSamplePackingConfig:
         """A ``grain.IterDataset`` of dicts, whose ``input_ids``, ``labels``, ``positions`` and ``padding_mask`` have
         ``num_tokens_per_batch`` entries, and whose lists hold the media of all samples, in order.
         """
-        from torchpipe.pipeline.grain_fit_rows import built_fit_rows
+        from torchpipe.pipeline.by_grain.fit_rows import built_fit_rows
 
         return built_fit_rows(self, context, dataset_iteration_policy)
 

@@ -11,13 +11,13 @@ from torchpipe._suggest import listed
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.sequences import document_positions
 from torchpipe.errors import ColumnError, DataError, MediaError
+from torchpipe.pipeline.by_grain.packed_rows import MEDIA
 from torchpipe.pipeline.functions import as_function
-from torchpipe.pipeline.packed_rows import MEDIA
+from torchpipe.pipeline.multimodal.vision_tokens import vision_ids
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.text_processor import TextProcessor
 from torchpipe.pipeline.types import DatasetBuildContext
-from torchpipe.pipeline.vision_tokens import vision_ids
 from torchpipe.vision.patches import Patches
 
 _UNDECODED = frozenset({"image", "images", "jpg", "jpeg", "png", "webp", "video", "videos", "mp4", "texts"})

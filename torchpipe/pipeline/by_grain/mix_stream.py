@@ -8,11 +8,11 @@ from typing import Any
 
 from torchpipe.data.mix_turns import MixTurns, ServedShare, Turn
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.order import none_left
+from torchpipe.pipeline.by_grain.packed_rows import num_tokens_of, num_trained_of
+from torchpipe.pipeline.by_grain.reading import IN_THIS_THREAD, GrainDataset
 from torchpipe.pipeline.dataset import MixBy, MixStop
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_order import none_left
-from torchpipe.pipeline.grain_reading import IN_THIS_THREAD, GrainDataset
-from torchpipe.pipeline.packed_rows import num_tokens_of, num_trained_of
 
 _MOST_WITHOUT_UNITS = 10_000
 """So many rows of a child in a row that count for nothing: it would be asked for ever."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from torchpipe.data.overflow import Overflow
 from torchpipe.errors import DataError
-from torchpipe.pipeline.ledger import NodeLedger
-from torchpipe.pipeline.packed_rows import Documents, documents_of
+from torchpipe.pipeline.by_grain.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.packed_rows import Documents, documents_of
 from torchpipe.pipeline.types import DatasetBuildContext
 
 
@@ -33,7 +33,7 @@ class SampleFit:
         """What is packed of a sample, each as a whole; mostly the sample itself.
 
         Args:
-            sample: see :func:`~torchpipe.pipeline.packed_rows.documents_of`.
+            sample: see :func:`~torchpipe.pipeline.by_grain.packed_rows.documents_of`.
             number: of the sample, for errors.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torchpipe._optional import import_optional
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, NoFingerprint
-from torchpipe.pipeline.renderer_tokenizer import RendererTokenizerWrapper
+from torchpipe.pipeline.chat.renderer_tokenizer import RendererTokenizerWrapper
 
 _GUESSES = frozenset({"auto", "default"})
 
@@ -43,7 +43,7 @@ class RenderersLibraryConfig:
         """The renderer for a tokenizer.
 
         Args:
-            tokenizer: see :class:`~torchpipe.pipeline.renderer_tokenizer.RendererTokenizerWrapper`.
+            tokenizer: see :class:`~torchpipe.pipeline.chat.renderer_tokenizer.RendererTokenizerWrapper`.
 
         Raises:
             ConfigError: the tokenizer is of another kind, or lacks a control token of the format.

@@ -10,7 +10,7 @@ from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
 from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
 from torchpipe.errors import DataError
-from torchpipe.pipeline.planned_nodes import Node, Run
+from torchpipe.pipeline.planned.nodes import Node, Run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
-from torchpipe.pipeline.grain_import import grain
+from torchpipe.pipeline.by_grain.library import grain
 
 
 class ShuffledWindows(grain.IterDataset[Any]):

@@ -7,12 +7,12 @@ from threading import Lock
 from typing import Any
 
 from torchpipe.data.mix_turns import scales_of, tie_ranks, turn_at
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.mix_stream import MixChild, MixStream
+from torchpipe.pipeline.by_grain.order import none_left
+from torchpipe.pipeline.by_grain.reading import GrainDataset
 from torchpipe.pipeline.child_policies import child_names, child_policies
 from torchpipe.pipeline.dataset import DatasetMixConfig
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_mix_stream import MixChild, MixStream
-from torchpipe.pipeline.grain_order import none_left
-from torchpipe.pipeline.grain_reading import GrainDataset
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.child_policies import seed_32
-from torchpipe.pipeline.grain_import import grain
 from torchpipe.pipeline.types import DatasetIterationPolicy
 
 _MOST_SORTED = 1 << 20

@@ -11,12 +11,12 @@ from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.assembly import SampleTokens
 from torchpipe.data.packing.ramps import ramps
 from torchpipe.data.sequences import document_positions
-from torchpipe.pipeline.row_steps import ROW_BITS
+from torchpipe.pipeline.planned.row_steps import ROW_BITS
 from torchpipe.pipeline.sequences import FreshSequence
 
 
 class PlannedRows(Dataset[FreshSequence]):
-    """Rows by the numbers that :class:`~torchpipe.pipeline.row_steps.RowSteps` gives.
+    """Rows by the numbers that :class:`~torchpipe.pipeline.planned.row_steps.RowSteps` gives.
 
     Args:
         plan_of: gives the rows of an epoch, as spans.

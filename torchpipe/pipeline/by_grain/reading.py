@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from torchpipe.pipeline.grain_import import grain
+from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.types import DatasetBuildContext
 
 GrainDataset: TypeAlias = grain.MapDataset | grain.IterDataset

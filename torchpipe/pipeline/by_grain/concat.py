@@ -3,10 +3,10 @@
 from typing import Any
 
 from torchpipe.errors import KindError
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.order import EpochOrder
 from torchpipe.pipeline.child_policies import child_names, child_policies
 from torchpipe.pipeline.dataset import DatasetConcatConfig
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_order import EpochOrder
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 

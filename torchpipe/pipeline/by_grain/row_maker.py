@@ -9,7 +9,7 @@ import numpy as np
 
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
-from torchpipe.pipeline.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.processors import without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 

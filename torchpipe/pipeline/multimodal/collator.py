@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from torchpipe.errors import ConfigError, MediaError
+from torchpipe.pipeline.by_grain.packed_rows import MEDIA
 from torchpipe.pipeline.collators import PADDING_ID, TextCollator, TrainerBatch, joined_text
-from torchpipe.pipeline.mrope import Grid, mrope_positions
-from torchpipe.pipeline.multimodal import checked_media, fields_of
-from torchpipe.pipeline.packed_rows import MEDIA
+from torchpipe.pipeline.multimodal.mrope import Grid, mrope_positions
+from torchpipe.pipeline.multimodal.processor import checked_media, fields_of
+from torchpipe.pipeline.multimodal.vision_tokens import vision_ids
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.types import DatasetBuildContext
-from torchpipe.pipeline.vision_tokens import vision_ids
 from torchpipe.vision.patches import Patches, PatchOrder, check_patch_order, joined_patches, vision_to_patches
 
 

@@ -17,13 +17,13 @@ from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.overflow import Overflow, OverflowPolicy, StopToken, TruncationType, overflow_policy
 from torchpipe.data.sample_transforms import SFTTransform
 from torchpipe.errors import ColumnError, ConfigError, MessageError
-from torchpipe.pipeline.first_sample import FirstSample
+from torchpipe.pipeline.chat.first_sample import FirstSample
+from torchpipe.pipeline.chat.rendered import RenderedChat
+from torchpipe.pipeline.chat.renderers import RendererConfig
+from torchpipe.pipeline.chat.templated import TemplatedChat, check_alternation
 from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
-from torchpipe.pipeline.rendered_chat import RenderedChat
-from torchpipe.pipeline.renderers import RendererConfig
 from torchpipe.pipeline.sequences import TextSequence, joined_documents, sequence_of, shifted_sequence
-from torchpipe.pipeline.templated_chat import TemplatedChat, check_alternation
 from torchpipe.pipeline.types import DatasetBuildContext
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.child_policies import child_names
 from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, SingleDatasetConfig
-from torchpipe.pipeline.leaf import CannotPlan, LeafRecipe
 from torchpipe.pipeline.node_label import NodeNames, node_label
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
-from torchpipe.pipeline.planned import PlannedGraph
-from torchpipe.pipeline.planned_nodes import Concat, Leaf, Mix, Node, NoRows, Run
-from torchpipe.pipeline.planned_packing import Packed
+from torchpipe.pipeline.planned.graph import PlannedGraph
+from torchpipe.pipeline.planned.leaf import CannotPlan, LeafRecipe
+from torchpipe.pipeline.planned.nodes import Concat, Leaf, Mix, Node, NoRows, Run
+from torchpipe.pipeline.planned.packing import Packed
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store import TokenStore, build_store
 from torchpipe.store.chosen_samples import ChosenSamples

@@ -5,15 +5,15 @@ from typing import Any
 
 from torchpipe._seeds import derive
 from torchpipe.errors import ConfigError, KindError, located
+from torchpipe.pipeline.by_grain.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.order import EpochOrder, none_left
+from torchpipe.pipeline.by_grain.reading import GrainDataset
+from torchpipe.pipeline.by_grain.row_maker import RowMaker
+from torchpipe.pipeline.by_grain.window import ShuffledWindows
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_order import EpochOrder, none_left
-from torchpipe.pipeline.grain_reading import GrainDataset
-from torchpipe.pipeline.grain_window import ShuffledWindows
-from torchpipe.pipeline.ledger import NodeLedger
 from torchpipe.pipeline.node_label import node_label
-from torchpipe.pipeline.row_maker import RowMaker
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _MOST_IN_VAIN = 1_000_000

@@ -7,13 +7,13 @@ from typing import Any
 from torchpipe.data.packing.bounded_fit import BestFit, BoundedFit, FirstFit
 from torchpipe.data.packing.pack_plan import Span
 from torchpipe.errors import ConfigError
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_reading import as_stream
-from torchpipe.pipeline.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.packed_rows import MEDIA, Documents, packed_row
+from torchpipe.pipeline.by_grain.reading import as_stream
+from torchpipe.pipeline.by_grain.sample_fit import SampleFit
 from torchpipe.pipeline.node_label import node_label
-from torchpipe.pipeline.packed_rows import MEDIA, Documents, packed_row
 from torchpipe.pipeline.packing import FirstFitPackingConfig, MMSamplePackingConfig
-from torchpipe.pipeline.sample_fit import SampleFit
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _ROWS_A_GROUP = 8

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from torchpipe.errors import DataError
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_reading import as_stream
-from torchpipe.pipeline.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.packed_rows import Documents, documents_of, packed_row
+from torchpipe.pipeline.by_grain.reading import as_stream
 from torchpipe.pipeline.node_label import node_label
-from torchpipe.pipeline.packed_rows import Documents, documents_of, packed_row
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig
 from torchpipe.pipeline.sequences import TextSequence
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 from torchpipe.data.messages import Message
 from torchpipe.data.openai_dicts import as_openai
 from torchpipe.errors import ConfigError, DataError, RenderError, UnwritableError
+from torchpipe.pipeline.chat.renderer_tokenizer import RendererTokenizerWrapper
+from torchpipe.pipeline.chat.renderers import RendererConfig, renderers_library
 from torchpipe.pipeline.control_text import ControlText
-from torchpipe.pipeline.renderer_tokenizer import RendererTokenizerWrapper
-from torchpipe.pipeline.renderers import RendererConfig, renderers_library
 
 RETENTIONS = ("all", "tool_cycle")
 """Whether a renderer keeps what the assistant thought in earlier turns: always, or until the user's next message."""

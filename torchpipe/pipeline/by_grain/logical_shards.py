@@ -11,9 +11,9 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from torchpipe.errors import LoaderStateError
-from torchpipe.pipeline.grain_import import grain
-from torchpipe.pipeline.grain_reading import as_stream
-from torchpipe.pipeline.ledger import GraphLedger, graph_ledger
+from torchpipe.pipeline.by_grain.ledger import GraphLedger, graph_ledger
+from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.reading import as_stream
 from torchpipe.pipeline.state import ShardPlace
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 

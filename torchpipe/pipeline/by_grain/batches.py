@@ -14,11 +14,11 @@ from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
-from torchpipe.pipeline.agreement import Agreement, can_agree
+from torchpipe.pipeline.by_grain.agreement import Agreement, can_agree
+from torchpipe.pipeline.by_grain.identity import graph_identity
+from torchpipe.pipeline.by_grain.ledger import GraphLedger, summed_ledgers
+from torchpipe.pipeline.by_grain.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
-from torchpipe.pipeline.graph_identity import graph_identity
-from torchpipe.pipeline.ledger import GraphLedger, summed_ledgers
-from torchpipe.pipeline.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.state import (
     PARTS,
     STATE_VERSION,

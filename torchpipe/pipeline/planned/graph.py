@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Any
 
 from torchpipe.data.packing import PackPlan
-from torchpipe.pipeline.leaf import LeafRecipe
-from torchpipe.pipeline.planned_nodes import Leaf, Node, Run
+from torchpipe.pipeline.planned.leaf import LeafRecipe
+from torchpipe.pipeline.planned.nodes import Leaf, Node, Run
 from torchpipe.store import TokenStore
 from torchpipe.store.plans import FEWEST_SAMPLES, drop_plan, kept_plan, plan_folder
 

@@ -1,0 +1,3 @@
+"""Rows of text and pictures: their processor, their collator, and positions with three counters."""
+
+__all__: list[str] = []
