@@ -243,8 +243,9 @@ def test_rows_that_wait_are_read_by_threads_without_being_asked_to(grain_of: Bui
 
 
 def test_rows_are_shared_by_processes_of_grain_as_its_own_are(grain_of: Build) -> None:
-    dataset = grain_of(SingleDatasetConfig(source=range(20)))
-    rows, of_grain = dataset.to_iter_dataset(), grain.MapDataset.to_iter_dataset(dataset)
+    dataset: Any = grain_of(SingleDatasetConfig(source=range(20)))
+    rows: Any = dataset.to_iter_dataset()
+    of_grain: Any = grain.MapDataset.to_iter_dataset(dataset)
     for one in (rows, of_grain):
         one.set_slice(slice(1, None, 3))
     assert list(rows) == list(of_grain) == list(range(1, 20, 3))

@@ -71,6 +71,13 @@ def stream(number: int = 60) -> SingleDatasetConfig:
     return SingleDatasetConfig(source=NumbersConfig(number), processor=Consecutive.Config(), name="numbers")
 
 
+def as_it_is(number: int = 60) -> SingleDatasetConfig:
+    """A stream that knows neither of ranks nor of repetition."""
+    rows = [[100 * row, 2 + row * 7 % 20] for row in range(number)]
+    source = grain.MapDataset.source(rows).to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    return SingleDatasetConfig(source=source, processor=Consecutive.Config(), name="as it is")
+
+
 def cropped(number: int = 60) -> SingleDatasetConfig:
     rows = [[100 * row, 3 + row * 7 % 20] for row in range(number)]
     return SingleDatasetConfig(source=rows, processor=Cropped.Config(), name="cropped")
@@ -79,6 +86,7 @@ def cropped(number: int = 60) -> SingleDatasetConfig:
 GRAPHS = {
     "stream": stream,
     "packed stream": lambda: ConcatThenSplitPackingConfig(dataset=stream()),
+    "packed stream as it is": lambda: FirstFitPackingConfig(dataset=as_it_is(37)),
     "random processor": cropped,
     "packed random processor": lambda: FirstFitPackingConfig(dataset=cropped()),
 }
@@ -178,9 +186,10 @@ def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pyt
     assert "1 part of the graph is read again up to batch 14: its state isn't here" in capsys.readouterr().err
 
 
-def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
+@pytest.mark.parametrize("graph", [stream, as_it_is])
+def test_a_finite_stream_gives_each_row_once(graph: Any, loader: Loader) -> None:
     for num_logical_shards in (1, 4, 7):
-        batches = list(loader(stream(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
+        batches = list(loader(graph(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
         firsts = Counter(int(batch["input"][0]) for batch, _ in batches if batch["num_valid_tokens"])
         assert firsts == Counter(100 * row for row in range(33))
 

@@ -11,6 +11,7 @@ from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.by_grain.when_given import when_given
+from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
 from torchpipe.pipeline.processors import without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 
@@ -48,6 +49,7 @@ class RowMaker:
         self._post_filters = post_filters
         self._called = called
         self._policy = policy
+        self._draws = GlobalDraws(makers_called(processor, pre_filters, post_filters), called)
         self._errors = _Errors(policy, called, num_rows)
         self.ledger = ledger
 
@@ -76,7 +78,7 @@ class RowMaker:
         content: Any = None
         try:
             content = read()
-            made, reason = self._made(content, rng)
+            made, reason = self._draws.watched(lambda: self._made(content, rng))
         except DataError as error:
             error = located(error, f"Row {number} of {self._called}")
             if not self._policy.leaves_out or not isinstance(error, DataError):
