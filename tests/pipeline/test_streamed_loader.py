@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -174,6 +175,25 @@ def test_batches_do_not_depend_on_the_number_of_workers(graph: Any, loader: Load
         resumed.load_state_dict(state)
         assert given([resumed], 13) == alone[11:]
         resumed.close()
+
+
+def test_threads_that_read_ahead_change_neither_batches_nor_states_nor_counts(loader: Loader) -> None:
+    def run(threads: int, **options: Any) -> GrainDataLoader:
+        read_options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+        packed = FirstFitPackingConfig(dataset=cropped())
+        return loader(packed, read_options=read_options, num_prefetch_batches=0, **options)
+
+    plain, ahead = (run(threads, num_logical_shards=2) for threads in (0, 3))
+    assert given([plain], 9) == given([ahead], 9)
+    assert plain.ledger == ahead.ledger
+    state = ahead.state_dict()
+    assert state == plain.state_dict()
+    ahead.close()
+    resumed = run(4)
+    resumed.load_state_dict(state)
+    assert given([resumed], 9) == given([plain], 9)
+    resumed.close()
+    assert "torchpipe rows" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """What a graph is built with: facts of the run, in two frozen records."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchpipe.errors import ConfigError
 
@@ -24,6 +24,8 @@ class DatasetBuildContext:
     Raises:
         ConfigError: a number is not possible.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"read_options"})  # how rows are read decides none
 
     tokenizer: Any
     max_context_length: int

@@ -162,7 +162,7 @@ class RowsIterator(grain.DatasetIterator[Any]):
         pace.tell(meter.window(pace.num_threads, end))
         self._meter = Meter()
         if not had_settled and pace.settled is not None:
-            _say_once(_threads_said(self._dataset, pace.settled))
+            _say_once(self._dataset, pace.settled)
 
     def get_state(self) -> dict[str, Any]:
         """Which row is next."""
@@ -207,17 +207,14 @@ def _is_read_in_order_alone(dataset: Any) -> bool:
 
 
 _SAID: set[str] = set()
+"""Of which rows it was said: of those of all parts, and in all passes, once."""
 
 
-def _say_once(line: str) -> None:
-    if line not in _SAID:
-        _SAID.add(line)
-        say(line)
-
-
-def _threads_said(dataset: grain.MapDataset[Any], window: Window) -> str:
+def _say_once(dataset: grain.MapDataset[Any], window: Window) -> None:
     names = ", ".join(node.name for node in graph_ledger(dataset).nodes) or str(dataset)
-    return (
-        f"Rows of {names} wait; {window.num_threads} threads read ahead, and what asks for rows still waits for "
-        f"{window.stall_share:.0%} of the time."
-    )
+    if names not in _SAID:
+        _SAID.add(names)
+        say(
+            f"Rows of {names} wait; {window.num_threads} threads read ahead, and what asks for rows still waits for "
+            f"{window.stall_share:.0%} of the time."
+        )
