@@ -40,7 +40,10 @@ class PlannedBatches:
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
-            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+            self.graph.rows,
+            self.graph.run.samples,
+            max_context_length=context.max_context_length,
+            longest_row=context.num_tokens_per_batch,
         )
         self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
