@@ -21,7 +21,7 @@ class PlannedRows(Dataset[FreshSequence]):
     Args:
         plan_of: gives the rows of an epoch, as spans.
         samples: where their tokens are.
-        max_context_length: positions of padding count up to it, and begin again.
+        max_context_length: positions count up to it, and begin again.
     """
 
     can_be_read_ahead = True
@@ -52,7 +52,8 @@ class PlannedRows(Dataset[FreshSequence]):
         used, size = int(lengths.sum()), int(plan.pack_lens[row])
         arrays: dict[str, Any] = {name: np.empty(size, np.int64) for name in ("input_ids", "labels", "positions")}
         self._samples.gather(sample, start, stop, tokens=arrays["input_ids"][:used], labels=arrays["labels"][:used])
-        arrays["positions"][:used] = ramps(np.zeros_like(lengths), lengths)
+        # Packing leaves no longer document; a row that is not packed may be one, and is cut as a collator cuts it.
+        np.remainder(ramps(np.zeros_like(lengths), lengths), self._max_context_length, out=arrays["positions"][:used])
         if size == used:
             return FreshSequence(**arrays)
         arrays["input_ids"][used:] = 0
