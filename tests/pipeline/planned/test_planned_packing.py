@@ -1,7 +1,11 @@
 """Rows of several documents: where each begins, how many there may be, and what becomes of long ones."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from numbered_graphs import Consecutive, Loader, pairs, single
@@ -10,7 +14,9 @@ from torchpipe.errors import DataError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     FirstFitPackingConfig,
+    GrainDataLoader,
     SingleDatasetConfig,
+    TextSequence,
 )
 
 
@@ -49,3 +55,53 @@ def test_a_long_document_is_an_error_where_that_is_asked_for(loader: Loader) -> 
     source = SingleDatasetConfig(source=[[0, 40], [500, 5], [1000, 40]], processor=Consecutive.Config())
     with pytest.raises(DataError, match=r"2 rows are too long for rows of 16 tokens and documents of 16"):
         loader(FirstFitPackingConfig(dataset=source, overflow="error"), length=16)
+
+
+class InFours(Consecutive):
+    """A row ``[first, tokens]`` to documents of four consecutive ids each."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
+        first, num_tokens = sample
+        ids = np.arange(first, first + num_tokens)
+        return TextSequence(input_ids=ids, labels=ids + 1, positions=(ids - first) % 4)
+
+    def fingerprint(self) -> str:
+        return "fours of consecutive ids"
+
+
+@pytest.mark.parametrize(
+    ("overflow", "num_tokens", "counted"),
+    [
+        ("drop", 4, ("over_cap", 2)),
+        ("truncate", 4 + 2 * 8, ("truncated_tokens", 8)),
+        ("split", 4 + 2 * 12, ("split", 2)),
+    ],
+)
+def test_rows_of_too_many_documents_go_by_policy_too(
+    overflow: Any, num_tokens: int, counted: tuple[str, int], loader: Loader
+) -> None:
+    source = SingleDatasetConfig(source=[[0, 4], [100, 12], [200, 12]], processor=InFours.Config())
+    packed = loader(FirstFitPackingConfig(dataset=source, overflow=overflow), max_num_documents=2)
+    batches = list(packed)
+    assert pairs(batches).total() == num_tokens
+    assert all(int((batch["positions"][~batch["padding_mask"]] == 0).sum()) <= 2 for batch, _ in batches)
+    name, number = counted
+    assert packed.ledger["FirstFitPackingConfig"][name] == number
+
+
+def test_rows_of_too_many_documents_are_an_error_where_that_is_asked_for(loader: Loader) -> None:
+    source = SingleDatasetConfig(source=[[0, 4], [100, 12]], processor=InFours.Config())
+    with pytest.raises(
+        DataError, match=r"1 rows? ha(s|ve) more documents than max_num_documents=2; one has 3\. Raise it"
+    ):
+        loader(FirstFitPackingConfig(dataset=source, overflow="error"), max_num_documents=2)
+
+
+def test_a_document_longer_than_the_longest_begins_anew_where_rows_are_not_packed(tmp_path: Path) -> None:
+    rows = SingleDatasetConfig(source=[[0, 11]], processor=Consecutive.Config())
+    config = GrainDataLoader.Config(dataset=rows, cache_dir=str(tmp_path), num_proc=1, repeat=False)
+    one, two = (
+        next(iter(replace(config, planned=way).build(tokenizer=None, max_context_length=4, num_tokens_per_batch=12)))
+        for way in (True, False)
+    )
+    assert one[0]["positions"].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 1] == two[0]["positions"].tolist()

@@ -26,7 +26,7 @@ class PlannedRows(Dataset[FreshSequence]):
     Args:
         plan_of: gives the rows of an epoch, as spans.
         samples: where their tokens are.
-        max_context_length: positions of padding count up to it, and begin again.
+        max_context_length: positions count up to it, and begin again.
         longest_row: tokens that a row has at most.
 
     Attributes:
@@ -78,6 +78,8 @@ class PlannedRows(Dataset[FreshSequence]):
         input_ids, labels = np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64)
         self._samples.gather(sample, start, stop, tokens=input_ids, labels=labels)
         positions = ramps(np.zeros_like(lengths), lengths)
+        if lengths.max(initial=0) > self._max_context_length:  # packing leaves none; a row that isn't packed may be one
+            positions %= self._max_context_length
         begin = 0
         for row, end in zip(rows, ends, strict=True):
             own = slice(begin, end)
