@@ -253,6 +253,16 @@ def test_a_child_three_times_in_a_concatenation_gives_its_rows_three_times(loade
     assert found == Counter(thrice) + pairs_of_rows(rows_of(5, first=10**5))
 
 
+def test_equal_sources_of_any_name_share_a_store(loader: Loader, tmp_path: Path) -> None:
+    parts = (single(10), single(10), single(10, name="again"))
+    for graph in (DatasetConcatConfig(datasets=parts), single(10, name="renamed")):
+        planned = loader(graph)
+        assert isinstance(planned.rows, PlannedBatches)
+        assert len(planned.rows.graph.stores) == 1
+        assert pairs(list(planned)).keys() == pairs_of_rows(rows_of(10)).keys()
+    assert len(list(tmp_path.glob("store/*/manifest.json"))) == 1
+
+
 def test_packs_of_mixed_packs_hold_each_token_once(loader: Loader) -> None:
     halves = [FirstFitPackingConfig(dataset=single(40, first=10**5 * part)) for part in range(2)]
     mix = DatasetMixConfig(datasets=tuple(WeightedDataset(dataset=half) for half in halves), stop="all")
