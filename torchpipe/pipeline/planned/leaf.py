@@ -59,8 +59,8 @@ class LeafRecipe(SourceRecipe):
         return describe_source(self.source, {})
 
     def key_fields(self) -> dict[str, str]:
-        """As of any recipe; ``source`` is its files, where it says them. What the graph calls it decides no sample."""
-        return {**super().key_fields(), "source": self.described_source}
+        """As of any recipe; ``source`` is its files, where it says them, and ``node`` what the graph calls it."""
+        return {**super().key_fields(), "node": self.label, "source": self.described_source}
 
     def transform(self) -> "LeafTransform":
         """What makes samples of a row."""
