@@ -123,3 +123,13 @@ def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(l
     resumed = loader(graph, repeat=True)
     resumed.load_state_dict(rows.state_dict())
     assert list(resumed) == []
+
+
+def test_equal_sources_of_any_name_share_a_store(loader: Loader, tmp_path: Path) -> None:
+    parts = (single(10), single(10), single(10, name="again"))
+    for graph in (DatasetConcatConfig(datasets=parts), single(10, name="renamed")):
+        planned = loader(graph)
+        assert isinstance(planned.rows, PlannedBatches)
+        assert len(planned.rows.graph.stores) == 1
+        assert pairs(list(planned)).keys() == pairs_of_rows(rows_of(10)).keys()
+    assert len(list(tmp_path.glob("store/*/manifest.json"))) == 1
