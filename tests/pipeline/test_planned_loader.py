@@ -292,6 +292,21 @@ def test_long_documents_go_by_policy_and_are_counted(overflow: Any, num_tokens: 
     assert told[counted[0]] == counted[1]
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_whole_documents_fill_a_batch_in_the_order_in_which_they_come(shuffle: bool, loader: Loader) -> None:
+    documents, options = single(103), {"shuffle": shuffle, "num_epochs": 2}
+    alone = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(documents, **options)]
+    in_order = FirstFitPackingConfig(dataset=documents, strategy="next_fit")
+    rows = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(in_order, **options)]
+    assert [token for row in rows for token in row] == [token for document in alone for token in document]
+    lengths = {document[0]: len(document) for document in alone}
+    assert all(row[0] in lengths for row in rows)  # no document is cut
+    last_of_first_epoch = len(list(loader(in_order, shuffle=shuffle))) - 1
+    for k, (row, then) in enumerate(zip(rows, rows[1:], strict=False)):
+        assert len(row) + lengths[then[0]] > 64 or k == last_of_first_epoch
+    assert len(rows) < len(alone) / 3
+
+
 def test_a_long_document_is_an_error_where_that_is_asked_for(loader: Loader) -> None:
     source = SingleDatasetConfig(source=[[0, 40], [500, 5], [1000, 40]], processor=Counting.Config())
     with pytest.raises(DataError, match=r"2 rows are too long for rows of 16 tokens and documents of 16"):
