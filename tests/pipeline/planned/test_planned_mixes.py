@@ -1,6 +1,7 @@
 """Mixes that are planned: shares as the weights ask for, orders of their own, no row more often than it may be."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from numbered_graphs import Consecutive, Loader, in_run_order, pairs, pairs_of_r
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
+    DatasetConcatConfig,
     DatasetMixConfig,
     FirstFitPackingConfig,
     GrainDataLoader,
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.planned.batches import PlannedBatches
 
 
 def test_what_stands_beside_a_source_does_not_change_its_order(loader: Loader) -> None:

@@ -105,3 +105,18 @@ def test_a_document_longer_than_the_longest_begins_anew_where_rows_are_not_packe
         for way in (True, False)
     )
     assert one[0]["positions"].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 1] == two[0]["positions"].tolist()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_whole_documents_fill_a_batch_in_the_order_in_which_they_come(shuffle: bool, loader: Loader) -> None:
+    documents, options = single(103), {"shuffle": shuffle, "num_epochs": 2}
+    alone = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(documents, **options)]
+    in_order = FirstFitPackingConfig(dataset=documents, strategy="next_fit")
+    rows = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(in_order, **options)]
+    assert [token for row in rows for token in row] == [token for document in alone for token in document]
+    lengths = {document[0]: len(document) for document in alone}
+    assert all(row[0] in lengths for row in rows)  # no document is cut
+    last_of_first_epoch = len(list(loader(in_order, shuffle=shuffle))) - 1
+    for k, (row, then) in enumerate(zip(rows, rows[1:], strict=False)):
+        assert len(row) + lengths[then[0]] > 64 or k == last_of_first_epoch
+    assert len(rows) < len(alone) / 3

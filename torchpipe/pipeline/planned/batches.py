@@ -53,11 +53,13 @@ class PlannedBatches:
         self._begin(Cursor(0, 0), 1)
 
     def _begin(self, start: Cursor, global_batch_size: int) -> None:
+        costs = partial(self.graph.costs, rows_a_batch=self._batch_size)
         self._steps = RowSteps(
             self.graph.num_rows,
             start=start,
             num_epochs=self._num_epochs,
             global_batch_size=global_batch_size,
+            costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
 

@@ -47,7 +47,9 @@ class Packed(Node):
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
         packs = self._packed(run, self.part.rows(run, epoch))[0]
-        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
+        # next_fit keeps the order of what it packs, which the nodes below have shuffled.
+        is_shuffled = run.shuffle and self.strategy != "next_fit"
+        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if is_shuffled else packs
 
     def settings(self) -> dict[str, Any]:
         """How rows are filled, and what becomes of what is too long."""
