@@ -1,5 +1,6 @@
 """Rows of several documents: where each begins, how many there may be, and what becomes of long ones."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,6 @@ def test_whole_documents_fill_a_batch_in_the_order_in_which_they_come(shuffle: b
     lengths = {document[0]: len(document) for document in alone}
     assert all(row[0] in lengths for row in rows)  # no document is cut
     last_of_first_epoch = len(list(loader(in_order, shuffle=shuffle))) - 1
-    for k, (row, then) in enumerate(zip(rows, rows[1:], strict=False)):
+    for k, (row, then) in enumerate(itertools.pairwise(rows)):
         assert len(row) + lengths[then[0]] > 64 or k == last_of_first_epoch
     assert len(rows) < len(alone) / 3
