@@ -394,6 +394,35 @@ def test_a_fork_goes_on_with_threads_of_its_own(grain_of: Build) -> None:
     rows.close()
 
 
+class Locked(Slow):
+    """Rows that are read one at a time."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.lock, self.is_held = threading.Lock(), threading.Event()
+
+    def __getitem__(self, index: Any) -> int:
+        with self.lock:
+            self.is_held.set()
+            threading.Event().wait(0.01)
+        return index
+
+
+def test_a_fork_waits_for_the_rows_that_are_being_read(grain_of: Build) -> None:
+    source = Locked(400)
+    rows = iter(grain_of(SingleDatasetConfig(source=source)).to_iter_dataset(SOME))
+    next(rows)
+    for _ in range(5):
+        source.is_held.clear()
+        next(rows)
+        source.is_held.wait()
+        process = os.fork()
+        if process == 0:  # the lock would be held by a thread that is not here
+            os._exit(0 if source.lock.acquire(blocking=False) else 1)
+        assert os.waitpid(process, 0)[1] == 0
+    rows.close()
+
+
 PROGRAM = """
 import time
 from torchpipe.pipeline import DatasetBuildContext, DatasetIterationPolicy, SingleDatasetConfig
