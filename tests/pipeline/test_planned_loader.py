@@ -5,7 +5,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +302,7 @@ def test_whole_documents_fill_a_batch_in_the_order_in_which_they_come(shuffle: b
     lengths = {document[0]: len(document) for document in alone}
     assert all(row[0] in lengths for row in rows)  # no document is cut
     last_of_first_epoch = len(list(loader(in_order, shuffle=shuffle))) - 1
-    for k, (row, then) in enumerate(zip(rows, rows[1:], strict=False)):
+    for k, (row, then) in enumerate(pairwise(rows)):
         assert len(row) + lengths[then[0]] > 64 or k == last_of_first_epoch
     assert len(rows) < len(alone) / 3
 

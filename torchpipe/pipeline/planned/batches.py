@@ -66,6 +66,11 @@ class PlannedBatches:
         """The epoch of the next row."""
         return self._steps.cursor(self._given).epoch
 
+    @property
+    def has_next(self) -> bool:
+        """Whether there is another batch."""
+        return self._steps.has(0, self._given)
+
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
         at_once = self._policy.dp_world_size * self._batch_size
