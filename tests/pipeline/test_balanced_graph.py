@@ -185,12 +185,16 @@ def test_the_padding_that_fills_a_batch_costs_too(loader: Loader) -> None:
 def test_a_layout_has_the_rows_of_its_step_each_once(
     sizes: list[int], rows_a_step: int, world_size: int, batch_size: int
 ) -> None:
+    def costs(epoch: int, rows: np.ndarray) -> np.ndarray:
+        assert len(rows) <= rows_a_step  # those of the step that is asked for, and no others
+        return (rows * 7 + epoch) % 11
+
     steps = RowSteps(
         lambda epoch: sizes[epoch],
         start=Cursor(0, 0),
         num_epochs=len(sizes),
         global_batch_size=rows_a_step,
-        costs=lambda epoch, rows: (rows * 7 + epoch) % 11,
+        costs=costs,
     )
     step, given = 0, []
     while steps.has(0, step):
