@@ -14,6 +14,7 @@ from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.planned.compile import planned_graph
+from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
@@ -28,15 +29,22 @@ class PlannedBatches:
         config: of the loader.
         context, policy: what the graph is built with.
         collator: rows to a batch.
+        graph: the plan, where it was made already; None: it is made.
 
     Raises:
         CannotPlan: a part of the graph has no plan.
     """
 
     def __init__(
-        self, config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy, collator: Collator
+        self,
+        config: Any,
+        *,
+        context: DatasetBuildContext,
+        policy: DatasetIterationPolicy,
+        collator: Collator,
+        graph: PlannedGraph | None = None,
     ) -> None:
-        self.graph = planned_graph(
+        self.graph = graph or planned_graph(
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
@@ -62,6 +70,10 @@ class PlannedBatches:
             costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
+
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "PlannedBatches":
+        """The same rows from the first one on, for another rank or with other workers."""
+        return PlannedBatches(config, context=self._context, policy=policy, collator=collator, graph=self.graph)
 
     @property
     def epoch(self) -> int:
