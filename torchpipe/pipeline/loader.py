@@ -12,6 +12,7 @@ from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.epochs import epochs_of
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.leaf import CannotPlan
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -231,6 +232,20 @@ class GrainDataLoader(BaseDataLoader):
         if self._iterator is None:
             self._iterator = self._source.batches()
         return self._iterator
+
+    def epochs(self) -> Iterator[tuple[int, Iterator[TrainerBatch]]]:
+        """The epochs of a planned graph from here on: the number of each, and its batches.
+
+        The order of rows goes on over the ends of epochs, and the ranks' next batches may hold rows of two: they are
+        of the epoch that their first row is of, which is the same on all ranks. An epoch all of whose rows stand
+        behind such a first row has no batches, and is not given.
+
+        Iterating it goes on as the loader does, also in the middle of an epoch.
+
+        Raises:
+            ConfigError: Grain runs the graph; or the next epoch is asked for before all batches of one were taken.
+        """
+        return epochs_of(self)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the batch that was given out last: numbers and texts, the same on every rank.

@@ -13,11 +13,12 @@ from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
+from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
 from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
-from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
+from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store.accounts import sample_counts
 
@@ -79,6 +80,11 @@ class PlannedBatches:
     def epoch(self) -> int:
         """The epoch of the next row."""
         return self._steps.cursor(self._given).epoch
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is another batch."""
+        return self._steps.has(0, self._given)
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
