@@ -153,9 +153,11 @@ def test_ranks_share_every_epoch_without_overlap(tmp_path: Path, sizes: list[int
         assert sorted(chain.from_iterable(shares)) == list(range(12))
 
 
-def test_an_empty_stream_ends_though_it_repeats(tmp_path: Path) -> None:
+def test_an_empty_stream_ends_and_can_not_be_repeated(tmp_path: Path) -> None:
     settings = files(tmp_path, [0, 0], kind="parquet")
-    assert list(stream(settings, repeat=True)) == []
+    assert list(stream(settings)) == []
+    with pytest.raises(DataError, match=r"0.parquet, .*1.parquet holds no rows. Check the split and the files"):
+        list(stream(settings, repeat=True))
 
 
 def test_fewer_rows_than_ranks_are_one_sentence(tmp_path: Path) -> None:

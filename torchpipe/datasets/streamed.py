@@ -26,7 +26,7 @@ class StreamedDataset(IterableDataset[dict[str, Any]]):
     """The items of a builder with ``streaming=True``, for a torch ``DataLoader`` with the collate function of its kind.
 
     Shards (files, or what ``load_dataset`` makes of them) are read one after another. Each worker of a ``DataLoader``,
-    and each process of ``torch.distributed``, takes its part of them, or of their rows where shards don't divide. Every
+    and each process of ``torch.distributed``, takes its part of them, and of the rows of those that are left over. Every
     pass reads the shards in another order, hashed from the seed; rows of a shard keep theirs.
 
     A graph of :mod:`torchpipe.pipeline` with a ``HuggingFaceStreamingSource`` reads the same stream, and also shuffles,
