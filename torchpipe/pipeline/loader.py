@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from torchpipe._progress import say
 from torchpipe._suggest import listed
@@ -17,6 +17,10 @@ from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
     import grain
+
+
+GraphBalance = Literal["none", "within_step"]
+"""How the rows of a step go to ranks; of :data:`~torchpipe.loading.balance.Balance`."""
 
 
 class DataloaderExhaustedError(Exception):
@@ -93,6 +97,8 @@ class GrainDataLoader(BaseDataLoader):
             num_prefetch_batches: batches that a thread makes ready while one is trained on.
             num_workers: processes that make batches; 0: none. Batches are the same for any number.
             max_num_documents: the most documents of a packed row.
+            balance: how the rows of a step go to the ranks of a planned graph: "within_step", where they even out what
+                the ranks' rows cost; or "none", in order. Which rows a step has is the same.
             planned: True: the graph has to be planned, and an error says why it can't be; False: Grain runs it; None:
                 as it can be.
             num_logical_shards: into how many parts Grain runs the graph, whatever the number of ranks; it is kept
@@ -112,6 +118,7 @@ class GrainDataLoader(BaseDataLoader):
         num_prefetch_batches: int = 2
         num_workers: int = 0
         max_num_documents: int | None = None
+        balance: GraphBalance = "within_step"
         planned: bool | None = None
         num_logical_shards: int | None = None
         cache_dir: str | None = None
@@ -306,6 +313,12 @@ def _check(config: GrainDataLoader.Config) -> None:
     for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
         if not any(getattr(config, name) is one for one in allowed):
             raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")
+    if config.balance not in get_args(GraphBalance):
+        why = "'steps' has to know how many rows a step has, and a graph's order of rows doesn't depend on that. "
+        raise ConfigError(
+            f"balance is {config.balance!r}. {why if config.balance == 'steps' else ''}"
+            f"It is one of {listed(get_args(GraphBalance))}."
+        )
     if config.read_options is not None and not hasattr(config.read_options, "num_threads"):
         raise ConfigError(f"read_options is {config.read_options!r}. Give a grain.ReadOptions, or leave it out.")
     if isinstance(config.collator, type) or not callable(getattr(config.collator, "build", None)):

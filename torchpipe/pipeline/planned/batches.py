@@ -40,7 +40,10 @@ class PlannedBatches:
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
-            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+            self.graph.rows,
+            self.graph.run.samples,
+            max_context_length=context.max_context_length,
+            longest_row=context.num_tokens_per_batch,
         )
         self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
@@ -50,11 +53,13 @@ class PlannedBatches:
         self._begin(Cursor(0, 0), 1)
 
     def _begin(self, start: Cursor, global_batch_size: int) -> None:
+        costs = partial(self.graph.costs, rows_a_batch=self._batch_size)
         self._steps = RowSteps(
             self.graph.num_rows,
             start=start,
             num_epochs=self._num_epochs,
             global_batch_size=global_batch_size,
+            costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
 

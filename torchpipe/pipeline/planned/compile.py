@@ -96,7 +96,8 @@ class _Compiler:
             if len(recipe.source) >= _ENDLESS:  # pyright: ignore[reportArgumentType]
                 raise CannotPlan(f"{name} has no end: it says that it has {len(recipe.source):,} rows")  # pyright: ignore[reportArgumentType]
             store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
-            self._leaves[id(config)] = (store, recipe, recipe.made_of())
+            shared = next((one for one in self.stores if one.path == store.path), store)  # of equal settings
+            self._leaves[id(config)] = (shared, recipe, recipe.made_of())
         store, self.recipes[name], made_of = self._leaves[id(config)]
         if store not in self.stores:
             self.stores.append(store)

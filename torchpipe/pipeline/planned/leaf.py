@@ -59,7 +59,7 @@ class LeafRecipe(SourceRecipe):
         return describe_source(self.source, {})
 
     def key_fields(self) -> dict[str, str]:
-        """As of any recipe; ``node`` is what the graph calls the source, ``source`` its files, where it says them."""
+        """As of any recipe; ``source`` is its files, where it says them, and ``node`` what the graph calls it."""
         return {**super().key_fields(), "node": self.label, "source": self.described_source}
 
     def transform(self) -> "LeafTransform":
