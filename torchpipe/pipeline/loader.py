@@ -95,7 +95,7 @@ class GrainDataLoader(BaseDataLoader):
             repeat: whether there is an epoch after the last row; num_epochs: how many there are, where there is an end.
                 None: one without ``repeat``, any number with it.
             streaming_shuffle_buffer_size: rows that a stream is shuffled in at a time.
-            read_options: how Grain reads maps; None: in the thread that asks.
+            read_options: see :class:`~torchpipe.pipeline.DatasetBuildContext`.
             num_prefetch_batches: batches that a thread makes ready while one is trained on.
             num_workers: processes that make batches; 0: none. Batches are the same for any number.
             max_num_documents: the most documents of a packed row.

@@ -11,7 +11,7 @@ from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.order import none_left
 from torchpipe.pipeline.by_grain.packed_rows import num_tokens_of, num_trained_of
-from torchpipe.pipeline.by_grain.reading import IN_THIS_THREAD, GrainDataset
+from torchpipe.pipeline.by_grain.reading import GrainDataset, read_in_order
 from torchpipe.pipeline.dataset import MixBy, MixStop
 
 _MOST_WITHOUT_UNITS = 10_000
@@ -67,7 +67,7 @@ class MixStream(grain.IterDataset[Any]):
         self._by: MixBy = by
         self._stop: MixStop | None = stop
         self._seed = seed
-        self._read_options = read_options or IN_THIS_THREAD
+        self._read_options = read_options
         for child in children:
             passes = child.max_passes
             if passes is not None and passes % 1 and not _is_read_by_number(child.dataset):
@@ -248,7 +248,7 @@ class _Rows(ABC):
 class _NumberedRows(_Rows):
     """Rows that are read by number: those past the end are of the next pass, in its own order."""
 
-    def __init__(self, child: MixChild, read_options: grain.ReadOptions) -> None:
+    def __init__(self, child: MixChild, read_options: grain.ReadOptions | None) -> None:
         super().__init__(child)
         dataset: Any = child.dataset
         self._num_rows = len(dataset)
@@ -257,7 +257,7 @@ class _NumberedRows(_Rows):
         endless = dataset if child.is_endless else dataset.repeat()
         self._is_endless = child.is_endless
         # With what is left out as None, so that it is known how many rows were read.
-        self.iterator = iter(endless.to_iter_dataset(read_options=read_options, allow_nones=True))
+        self.iterator = iter(read_in_order(endless, read_options, allow_nones=True))
         self._next = 0
 
     def _read(self) -> Any:
@@ -286,11 +286,11 @@ class _NumberedRows(_Rows):
 class _StreamRows(_Rows):
     """Rows of a stream, which is begun again where it ends and more is wanted: in the same order."""
 
-    def __init__(self, child: MixChild, read_options: grain.ReadOptions) -> None:
+    def __init__(self, child: MixChild, read_options: grain.ReadOptions | None) -> None:
         super().__init__(child)
         dataset: Any = child.dataset
         if isinstance(dataset, grain.MapDataset):
-            dataset = dataset.to_iter_dataset(read_options=read_options)
+            dataset = read_in_order(dataset, read_options)
         self._part, self._num_parts = child.part, child.num_parts
         self.iterator = iter(dataset)
         self._begin = self.iterator.get_state()
