@@ -236,3 +236,5 @@ def test_what_a_run_would_refuse_is_refused(config: Graph, settings: dict[str, A
 def test_other_packs_are_not_compared(config: Graph) -> None:
     with pytest.raises(ConfigError, match="No other packs are compared: the nodes of the graph say"):
         plan_config(config(), strategies=["next_fit"])
+    with pytest.raises(ConfigError, match="A graph takes no max_seq_len"):
+        plan_config(config(), max_seq_lens=[64])

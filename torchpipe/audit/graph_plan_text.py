@@ -60,6 +60,8 @@ def _packing(node: NodePlan) -> Iterator[str]:
     account = node.account
     fill, strategy = account.get("fill", 0.0), node.settings["strategy"]
     told = [f"{account.get('too_long', 0):,} too long ({account.get('too_long_tokens', 0):,} tokens) left out"]
+    if over := account.get("over_cap"):
+        told += [f"{over:,} with too many documents ({account['over_cap_tokens']:,} tokens) left out"]
     told += [f"{account['truncated_tokens']:,} tokens cut off"] if account.get("truncated_tokens") else []
     told += [f"{account['split']:,} split"] if account.get("split") else []
     told += [f"a last row of {account['last_row_tokens']:,} tokens left out"] if account.get("last_row_tokens") else []

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ class StepLoader:
     Args:
         dataset: map-style: ``__len__`` and ``__getitem__``. Used where it has them: ``trained_counts`` and
             ``weight_sums`` (one number a pack; None: no weights) or ``of_packs(name, indices)``, which gives those of
-            some, ``padding_pack()``, ``batch(indices)``.
+            some, ``padding_pack()``, ``batch(indices)``, ``num_read_at_once``: how many items should be read together,
+            so that those of several micro-batches are, where no worker reads.
         steps: its global steps; :class:`~torchpipe.loading.ShardSteps` where its packs are finished while it is
             trained on.
         batch_size: packs of a micro-batch.
@@ -228,7 +230,7 @@ class StepLoader:
         self._sampler.seek(epoch, number)
         if not self._options["num_workers"] and not self._options["pin_memory"]:
             # What torch's loader would do, at a quarter of its time a batch.
-            batches = (self._batches[indices] for indices in self._sampler)
+            batches = self._batches.of_each(iter(self._sampler))
             return ReadAhead(batches, depth=self._read_ahead * self.accumulation) if self._read_ahead else batches
         # A generator of its own: the loader draws a base seed for its workers, and must not move the global stream.
         generator = torch.Generator().manual_seed(derive(self.steps.seed, "workers", epoch, self._sampler.rank) % 2**63)
@@ -314,6 +316,21 @@ class _Batches(Dataset[Any]):
         if self._collate_batch is not None and PADDING not in indices:
             return in_a_parcel(self._collate_batch(self._items.dataset.batch(indices)))
         return in_a_parcel(self._collate_fn(self._items.__getitems__(indices)))
+
+    def of_each(self, lists: Iterator[Sequence[int]]) -> Iterator[Any]:
+        """The micro-batch of each list of indices. Items of several may be read together; each is collated when it is
+        asked for.
+        """
+        num_at_once = getattr(self._items.dataset, "num_read_at_once", 1)
+        for indices in lists:
+            num_more = num_at_once // max(1, len(indices)) - 1
+            if num_more < 1:
+                yield self[indices]
+                continue
+            together = [indices, *islice(lists, num_more)]
+            items = iter(self._items.__getitems__([index for each in together for index in each]))
+            for each in together:
+                yield self._collate_fn(list(islice(items, len(each))))
 
 
 def _read_with(batches: Iterator[Any], device: int) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -94,7 +95,7 @@ class GrainDataLoader(BaseDataLoader):
             repeat: whether there is an epoch after the last row; num_epochs: how many there are, where there is an end.
                 None: one without ``repeat``, any number with it.
             streaming_shuffle_buffer_size: rows that a stream is shuffled in at a time.
-            read_options: how Grain reads maps; None: in the thread that asks.
+            read_options: see :class:`~torchpipe.pipeline.DatasetBuildContext`.
             num_prefetch_batches: batches that a thread makes ready while one is trained on.
             num_workers: processes that make batches; 0: none. Batches are the same for any number.
             max_num_documents: the most documents of a packed row.
@@ -137,13 +138,6 @@ class GrainDataLoader(BaseDataLoader):
         dp_rank: int = 0,
     ) -> None:
         self.config = config
-        self._arguments: dict[str, Any] = {
-            "tokenizer": tokenizer,
-            "max_context_length": max_context_length,
-            "num_tokens_per_batch": num_tokens_per_batch,
-            "dp_world_size": dp_world_size,
-            "dp_rank": dp_rank,
-        }
         _check(config)
         self.context = DatasetBuildContext(
             tokenizer=tokenizer,
@@ -190,13 +184,21 @@ class GrainDataLoader(BaseDataLoader):
 
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
-        return type(self)(self.config, **self._arguments)
+        return self._another(self.config, self.policy)
 
     def alone(self) -> "GrainDataLoader":
         """Another loader of the same run for one rank that has all batches. It stands at the begin."""
         shards = self.config.num_logical_shards or self.policy.dp_world_size
         config = dataclasses.replace(self.config, num_logical_shards=shards, num_workers=0)
-        return type(self)(config, **{**self._arguments, "dp_rank": 0, "dp_world_size": 1})
+        return self._another(config, dataclasses.replace(self.policy, dp_rank=0, dp_world_size=1))
+
+    def _another(self, config: Config, policy: DatasetIterationPolicy) -> "GrainDataLoader":
+        """A loader with the rows of this one: what was opened and planned is shared."""
+        other = copy.copy(self)
+        other.config, other.policy, other._iterator = config, policy, None
+        other.collator = config.collator.build(context=self.context)
+        other._source = self._source.anew(config, policy=policy, collator=other.collator)
+        return other
 
     @property
     def is_planned(self) -> bool:
@@ -283,6 +285,10 @@ class BatchSource(Protocol):
     @property
     def epoch(self) -> int | None:
         """The epoch of the next row, where that is known."""
+        ...
+
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "BatchSource":
+        """The same rows from the first one on."""
         ...
 
     def batches(self) -> Iterator[TrainerBatch]:

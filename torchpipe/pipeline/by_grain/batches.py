@@ -64,6 +64,10 @@ class StreamBatches:
         self._places: dict[int, ShardPlace] = {}
         self._ledgers: dict[int, GraphLedger] = {}
 
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "StreamBatches":
+        """The same rows from the first one on, for another rank or with other workers."""
+        return StreamBatches(config, context=self._context, policy=policy, collator=collator)
+
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""
         at_once = self._policy.dp_world_size * self._collator.num_rows_per_batch()

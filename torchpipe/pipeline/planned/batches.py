@@ -15,6 +15,7 @@ from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
+from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
@@ -29,19 +30,29 @@ class PlannedBatches:
         config: of the loader.
         context, policy: what the graph is built with.
         collator: rows to a batch.
+        graph: the plan, where it was made already; None: it is made.
 
     Raises:
         CannotPlan: a part of the graph has no plan.
     """
 
     def __init__(
-        self, config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy, collator: Collator
+        self,
+        config: Any,
+        *,
+        context: DatasetBuildContext,
+        policy: DatasetIterationPolicy,
+        collator: Collator,
+        graph: PlannedGraph | None = None,
     ) -> None:
-        self.graph = planned_graph(
+        self.graph = graph or planned_graph(
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
-            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+            self.graph.rows,
+            self.graph.run.samples,
+            max_context_length=context.max_context_length,
+            longest_row=context.num_tokens_per_batch,
         )
         self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
@@ -60,6 +71,10 @@ class PlannedBatches:
             costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
+
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "PlannedBatches":
+        """The same rows from the first one on, for another rank or with other workers."""
+        return PlannedBatches(config, context=self._context, policy=policy, collator=collator, graph=self.graph)
 
     @property
     def epoch(self) -> int:

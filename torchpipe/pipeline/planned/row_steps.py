@@ -72,6 +72,7 @@ class RowSteps:
         self._epochs: list[int] = [start.epoch]
         self._begins: list[int] = [-start.row]
         self._end: int | None = None
+        self._latest = _Epoch(start.epoch, 0, 0)  # what was found last, which is mostly what is asked for next
         self._lock = Lock()  # the thread that reads ahead asks too
 
     @property
@@ -152,6 +153,13 @@ class RowSteps:
 
         A run without an end has one where mixes have given all that their ``max_epochs`` allow.
         """
+        latest = self._latest
+        if not latest.begin <= place < latest.end:
+            latest = self._looked_up(place)
+            self._latest = latest or self._latest
+        return latest
+
+    def _looked_up(self, place: int) -> "_Epoch | None":
         with self._lock:
             if self._num_epochs is not None and self._epochs[0] >= self._num_epochs:
                 return None  # the start is the end
