@@ -61,8 +61,8 @@ class StepLoader:
     Args:
         dataset: map-style: ``__len__`` and ``__getitem__``. Used where it has them: ``trained_counts`` and
             ``weight_sums`` (one number a pack; None: no weights) or ``of_packs(name, indices)``, which gives those of
-            some, ``padding_pack()``, ``batch(indices)``, ``num_read_at_once``: how many items should be read together,
-            so that those of several micro-batches are, where no worker reads.
+            some, ``padding_pack()``, ``batch(indices)``, ``num_read_at_once``: how many items to read together, so
+            that those of several micro-batches are, where no worker reads (not of packs of several ``pack_lens``).
         steps: its global steps; :class:`~torchpipe.loading.ShardSteps` where its packs are finished while it is
             trained on.
         batch_size: packs of a micro-batch.
