@@ -16,7 +16,8 @@ from torchpipe.loading import GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import Balance
 from torchpipe.pipeline.by_grain.identity import named_nodes
 from torchpipe.pipeline.graph_steps import GraphSteps
-from torchpipe.pipeline.loader import GrainDataLoader, GraphBalance
+from torchpipe.pipeline.loader import GrainDataLoader
+from torchpipe.pipeline.loader_options import GraphBalance
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.leaf import LeafRecipe
