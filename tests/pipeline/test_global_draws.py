@@ -1,11 +1,13 @@
 """Random numbers of the program's global generators, drawn where rows are made, are noticed on both ways."""
 
 import random
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import grain
 import numpy as np
 import pytest
 
@@ -100,6 +102,23 @@ def test_where_warnings_are_errors_the_store_is_not_built(num_proc: int, tmp_pat
     config = GrainDataLoader.Config(dataset=rows(Cropping, 40_000), cache_dir=str(tmp_path), num_proc=num_proc)
     with pytest.raises(UserWarning, match="Cropping of numbers draws"):
         config.build(tokenizer=None, max_context_length=16, num_tokens_per_batch=16)
+
+
+def test_a_source_that_draws_while_threads_read_is_not_taken_for_the_processor(grain_of: Build) -> None:
+    class Again(Sequence[int]):
+        """A server that is asked again after a random time."""
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: Any) -> Any:
+            threading.Event().wait(random.random() * 0.002)
+            return index
+
+    config = SingleDatasetConfig(source=Again(), processor=Right.Config())
+    rows = iter(grain_of(config).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=16)))
+    assert len(list(rows)) == 100
+    rows.close()
 
 
 def test_one_row_alone_is_no_reason_to_warn() -> None:

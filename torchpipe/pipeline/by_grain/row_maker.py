@@ -10,7 +10,7 @@ import numpy as np
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
-from torchpipe.pipeline.by_grain.when_given import when_given
+from torchpipe.pipeline.by_grain.when_given import is_read_ahead, when_given
 from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
 from torchpipe.pipeline.processors import without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
@@ -78,7 +78,7 @@ class RowMaker:
         content: Any = None
         try:
             content = read()
-            made, reason = self._draws.watched(lambda: self._made(content, rng))
+            made, reason = self._watched(content, rng)
         except DataError as error:
             error = located(error, f"Row {number} of {self._called}")
             if not self._policy.leaves_out or not isinstance(error, DataError):
@@ -90,6 +90,12 @@ class RowMaker:
             raise located(error, f"Row {number} of {self._called}") from error.__cause__
         when_given(lambda: self._count(reason))
         return made
+
+    def _watched(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:
+        """What becomes of a row, and a warning where that depends on the program's own random numbers."""
+        if is_read_ahead():  # beside rows whose sources may draw, to wait before they ask a server again
+            return self._made(content, rng)
+        return self._draws.watched(lambda: self._made(content, rng))
 
     def _count(self, reason: str | None) -> None:
         self.ledger.took()

@@ -25,6 +25,11 @@ def when_given(count: Callable[[], None]) -> None:
         counts.append(count)
 
 
+def is_read_ahead() -> bool:
+    """Whether this thread reads a row that is given later, beside others that do."""
+    return getattr(_OF_THIS_THREAD, "counts", None) is not None
+
+
 @contextmanager
 def put_off() -> Iterator[list[Callable[[], None]]]:
     """Within it, a list of what this thread would have counted, which the caller does in this order."""
