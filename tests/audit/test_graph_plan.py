@@ -89,7 +89,8 @@ def test_sources_nodes_and_rows_are_what_a_run_counts(config: Graph) -> None:
 def test_the_first_epoch_is_laid_out_over_ranks_as_a_run_lays_it_out() -> None:
     """What the spread is measured on."""
     costs = np.arange(11) * 7 % 11
-    for balance, costs_of in (("none", None), ("within_step", lambda epoch, rows: costs[rows])):
+    ways: list[tuple[Any, Any]] = [("none", None), ("within_step", lambda epoch, rows: costs[rows])]
+    for balance, costs_of in ways:
         rows = RowSteps(lambda epoch: 11, start=Cursor(0, 0), num_epochs=1, global_batch_size=4, costs=costs_of)
         measured = GlobalSteps(num_packs=11, global_batch_size=4, shuffle=False, balance=balance, costs=costs)
         for step in range(3):
@@ -98,7 +99,7 @@ def test_the_first_epoch_is_laid_out_over_ranks_as_a_run_lays_it_out() -> None:
 
 
 @pytest.mark.parametrize("balance", ["within_step", "none"])
-def test_what_balance_gives_is_told_beside_the_other_way(balance: str, config: Graph) -> None:
+def test_what_balance_gives_is_told_beside_the_other_way(balance: Any, config: Graph) -> None:
     cfg = config(max_steps=7, dataloader__balance=balance, gradient_accumulation_steps=3)
     plan = plan_config(cfg, world_size=2)
     assert plan.graph is not None
@@ -106,7 +107,7 @@ def test_what_balance_gives_is_told_beside_the_other_way(balance: str, config: G
     spreads = plan.graph.rows.spreads
     assert plan.graph.rows.spread == spreads[plan.graph.rows.balance]
     assert spreads["within_step"].mean < spreads["none"].mean
-    other = next(way for way in spreads if way != balance)
+    other: Any = next(way for way in spreads if way != balance)
     text = text_of(plan)
     assert f"{balance}: the costliest rank costs {plan.graph.rows.spread.worst:.3f} times" in text
     assert f"{other}: {spreads[other].worst:.3f} and {spreads[other].mean:.3f}" in text

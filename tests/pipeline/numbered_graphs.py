@@ -157,11 +157,22 @@ FINITE: dict[str, Callable[[], Any]] = {
 
 
 def loader_of(
-    dataset: Any, cache_dir: str, *, rank: int = 0, world_size: int = 1, length: int = LENGTH, **options: Any
+    dataset: Any,
+    cache_dir: str,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    length: int = LENGTH,
+    tokenizer: Any = None,
+    **options: Any,
 ) -> GrainDataLoader:
     config = GrainDataLoader.Config(dataset=dataset, cache_dir=cache_dir, **{"num_proc": 1, **options})
     return config.build(
-        tokenizer=None, max_context_length=length, num_tokens_per_batch=length, dp_rank=rank, dp_world_size=world_size
+        tokenizer=tokenizer,
+        max_context_length=length,
+        num_tokens_per_batch=length,
+        dp_rank=rank,
+        dp_world_size=world_size,
     )
 
 

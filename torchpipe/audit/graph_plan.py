@@ -16,7 +16,8 @@ from torchpipe.loading import GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import Balance
 from torchpipe.pipeline.by_grain.identity import named_nodes
 from torchpipe.pipeline.graph_steps import GraphSteps
-from torchpipe.pipeline.loader import GrainDataLoader, GraphBalance
+from torchpipe.pipeline.loader import GrainDataLoader
+from torchpipe.pipeline.loader_options import GraphBalance
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.leaf import LeafRecipe
@@ -226,10 +227,15 @@ def _rows(graph: PlannedGraph, loader: GrainDataLoader, global_batch_size: int, 
         costs=graph.costs(0, rows_a_batch=rows_a_batch),
     )
     costs = graph.costs(0, rows_a_batch=rows_a_batch, cost=cost.model)
-    ranks = {"world_size": loader.policy.dp_world_size, "batch_size": rows_a_batch}
-    ways: tuple[Balance, ...] = get_args(GraphBalance)
-    spreads = {
-        way: measure_spread(replace(steps, balance=way), **ranks, costs=costs, max_steps=MAX_STEPS) for way in ways
+    spreads: dict[Balance, Spread] = {
+        way: measure_spread(
+            replace(steps, balance=way),
+            world_size=loader.policy.dp_world_size,
+            batch_size=rows_a_batch,
+            costs=costs,
+            max_steps=MAX_STEPS,
+        )
+        for way in get_args(GraphBalance)
     }
     return RowsPlan(
         num_rows=len(plan),

@@ -1,26 +1,24 @@
 """The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchpipe._progress import say
-from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.epochs import epochs_of
+from torchpipe.pipeline.loader_options import GraphBalance, check_options
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.leaf import CannotPlan
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 if TYPE_CHECKING:
     import grain
-
-
-GraphBalance = Literal["none", "within_step"]
-"""How the rows of a step go to ranks; of :data:`~torchpipe.loading.balance.Balance`."""
 
 
 class DataloaderExhaustedError(Exception):
@@ -136,14 +134,7 @@ class GrainDataLoader(BaseDataLoader):
         dp_rank: int = 0,
     ) -> None:
         self.config = config
-        self._arguments: dict[str, Any] = {
-            "tokenizer": tokenizer,
-            "max_context_length": max_context_length,
-            "num_tokens_per_batch": num_tokens_per_batch,
-            "dp_world_size": dp_world_size,
-            "dp_rank": dp_rank,
-        }
-        _check(config)
+        check_options(config)
         self.context = DatasetBuildContext(
             tokenizer=tokenizer,
             max_context_length=max_context_length,
@@ -189,13 +180,21 @@ class GrainDataLoader(BaseDataLoader):
 
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
-        return type(self)(self.config, **self._arguments)
+        return self._another(self.config, self.policy)
 
     def alone(self) -> "GrainDataLoader":
         """Another loader of the same run for one rank that has all batches. It stands at the begin."""
         shards = self.config.num_logical_shards or self.policy.dp_world_size
         config = dataclasses.replace(self.config, num_logical_shards=shards, num_workers=0)
-        return type(self)(config, **{**self._arguments, "dp_rank": 0, "dp_world_size": 1})
+        return self._another(config, dataclasses.replace(self.policy, dp_rank=0, dp_world_size=1))
+
+    def _another(self, config: Config, policy: DatasetIterationPolicy) -> "GrainDataLoader":
+        """A loader with the rows of this one: what was opened and planned is shared."""
+        other = copy.copy(self)
+        other.config, other.policy, other._iterator = config, policy, None
+        other.collator = config.collator.build(context=self.context)
+        other._source = self._source.anew(config, policy=policy, collator=other.collator)
+        return other
 
     @property
     def is_planned(self) -> bool:
@@ -229,6 +228,20 @@ class GrainDataLoader(BaseDataLoader):
         if self._iterator is None:
             self._iterator = self._source.batches()
         return self._iterator
+
+    def epochs(self) -> Iterator[tuple[int, Iterator[TrainerBatch]]]:
+        """The epochs of a planned graph from here on: the number of each, and its batches.
+
+        The order of rows goes on over the ends of epochs, and the ranks' next batches may hold rows of two: they are
+        of the epoch that their first row is of, which is the same on all ranks. An epoch all of whose rows stand
+        behind such a first row has no batches, and is not given.
+
+        Iterating it goes on as the loader does, also in the middle of an epoch.
+
+        Raises:
+            ConfigError: Grain runs the graph; or the next epoch is asked for before all batches of one were taken.
+        """
+        return epochs_of(self)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the batch that was given out last: numbers and texts, the same on every rank.
@@ -270,6 +283,10 @@ class BatchSource(Protocol):
         """The epoch of the next row, where that is known."""
         ...
 
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "BatchSource":
+        """The same rows from the first one on."""
+        ...
+
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from where it stands on."""
         ...
@@ -295,41 +312,3 @@ def exhausting(loader: BaseDataLoader) -> Iterator[TrainerBatch]:
     """
     yield from loader
     raise DataloaderExhaustedError("The loader has no more batches. Set repeat=True or more num_epochs to go on.")
-
-
-def _check(config: GrainDataLoader.Config) -> None:
-    for name, least in (
-        ("num_prefetch_batches", 0),
-        ("num_workers", 0),
-        ("num_epochs", 1),
-        ("num_logical_shards", 1),
-        ("num_proc", 1),
-    ):
-        value = getattr(config, name)
-        if value is None and name in ("num_epochs", "num_logical_shards", "num_proc"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
-    for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
-        if not any(getattr(config, name) is one for one in allowed):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")
-    if config.balance not in get_args(GraphBalance):
-        why = "'steps' has to know how many rows a step has, and a graph's order of rows doesn't depend on that. "
-        raise ConfigError(
-            f"balance is {config.balance!r}. {why if config.balance == 'steps' else ''}"
-            f"It is one of {listed(get_args(GraphBalance))}."
-        )
-    if config.read_options is not None and not hasattr(config.read_options, "num_threads"):
-        raise ConfigError(f"read_options is {config.read_options!r}. Give a grain.ReadOptions, or leave it out.")
-    if isinstance(config.collator, type) or not callable(getattr(config.collator, "build", None)):
-        raise ConfigError(
-            f"collator is {config.collator!r}. Give the Config of a Collator, such as TextCollator.Config()."
-        )
-    if isinstance(config.dataset, type) or not callable(getattr(config.dataset, "build", None)):
-        raise ConfigError(
-            f"dataset is a {type(config.dataset).__name__}. Give the uppermost node of a graph, such as "
-            "SingleDatasetConfig(source=..., processor=...)."
-        )
-    given = config.allow_changed
-    if isinstance(given, str) or not hasattr(given, "__iter__") or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"allow_changed is {config.allow_changed!r}. Give a list of names.")

@@ -47,7 +47,7 @@ class TextSequence:
 
 
 class FreshSequence(TextSequence):
-    """A sequence whose numbers nothing else holds, int64 and bool: its arrays may be kept, and written.
+    """A sequence whose numbers, int64 and bool, nothing else holds: its arrays may be kept, and written to.
 
     They may be parts of larger arrays, of which other sequences have other parts.
     """

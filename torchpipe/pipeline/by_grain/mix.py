@@ -29,6 +29,8 @@ def built_mix(config: DatasetMixConfig, context: DatasetBuildContext, policy: Da
             weights=weighted.weights,
             max_passes=weighted.max_epochs or once,
             is_endless=is_endless,
+            part=policy.dp_rank,
+            num_parts=policy.dp_world_size,
         )
         children.append(child)
     by_number = config.by == "rows" and all(

@@ -30,6 +30,7 @@ class MixChild:
         weights: by the first item of the mix that they hold for.
         max_passes: how often it is gone through; None: any number of times.
         is_endless: it begins again by itself, so that it has one pass that never ends.
+        part, num_parts: whose rows these are.
     """
 
     name: str
@@ -37,6 +38,8 @@ class MixChild:
     weights: Mapping[int, float]
     max_passes: float | None
     is_endless: bool
+    part: int
+    num_parts: int
 
 
 class MixStream(grain.IterDataset[Any]):
@@ -288,6 +291,7 @@ class _StreamRows(_Rows):
         dataset: Any = child.dataset
         if isinstance(dataset, grain.MapDataset):
             dataset = read_in_order(dataset, read_options)
+        self._part, self._num_parts = child.part, child.num_parts
         self.iterator = iter(dataset)
         self._begin = self.iterator.get_state()
         self._max_passes = child.max_passes
@@ -299,10 +303,7 @@ class _StreamRows(_Rows):
                 row = next(self.iterator)
             except StopIteration:
                 if not self._gave:
-                    raise DataError(
-                        f"{self.name}: none of its rows is left. Loosen its filters, or take it out; "
-                        "graph_ledger(dataset) tells the reasons."
-                    ) from None
+                    raise self._none_left() from None
                 self._num_passes += 1
                 if self._max_passes is not None and self._num_passes >= self._max_passes:
                     return None
@@ -310,6 +311,16 @@ class _StreamRows(_Rows):
             else:
                 self._gave = True
                 return row
+
+    def _none_left(self) -> DataError:
+        here, fewer = "", ""
+        if self._num_parts > 1:
+            here = f" in part {self._part} of {self._num_parts}"
+            fewer = ", give it more rows, use fewer ranks (or num_logical_shards)"
+        return DataError(
+            f"{self.name}: none of its rows is left{here}. Loosen its filters{fewer}, or take it out; "
+            "graph_ledger(dataset) tells the reasons."
+        )
 
     def _passes(self) -> int:
         return self._num_passes

@@ -76,7 +76,7 @@ class PlannedGraph:
         """
         plan = self.rows(epoch)
         plan = plan if rows is None else plan.take(rows)
-        longest = np.int64(self.run.max_context_length)
+        longest = np.array([self.run.max_context_length])
         length = np.maximum(plan.pack_lens, self.run.capacity) if rows_a_batch == 1 else plan.pack_lens
         whole, rest = np.divmod(length - plan.num_tokens, longest)
         return plan.costs(cost, padding=False) + whole * cost(longest) + cost(rest)

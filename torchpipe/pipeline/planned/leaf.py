@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from torchpipe._fingerprint import fingerprint
+from torchpipe._fingerprint_memory import answer_of
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.packing.ramps import ramps
@@ -93,11 +94,11 @@ class LeafRecipe(SourceRecipe):
 
     def made_of(self) -> dict[str, str]:
         """What tells source, processing and tokenizer from others, by name; "" where nothing does."""
-        deciding = dict(self.deciding())
+        deciding, tokenizer = dict(self.deciding()), self.context.tokenizer
         return {
             "source": _told(lambda: object_fingerprint(self.source)),
             "processing": _told(lambda: fingerprint(deciding)),
-            "tokenizer": _told(lambda: fingerprint(self.context.tokenizer)),
+            "tokenizer": _told(lambda: answer_of(tokenizer, "all", lambda: fingerprint(tokenizer))),
         }
 
 

@@ -1,7 +1,7 @@
 """The node of a planned graph that packs rows into longer ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ class Packed(Node):
     strategy: str
     overflow: Overflow
     drops_last: bool = False
+    _accounts: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
 
     def identity(self) -> str:
         """What decides its rows, beside its children."""
@@ -42,11 +43,11 @@ class Packed(Node):
 
     def items(self, run: Run) -> PackPlan:
         """Its rows in an order of no epoch."""
-        return self._packed(run, self.part.rows(run, 0))[0]
+        return self._of(run, 0)
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
-        packs = self._packed(run, self.part.rows(run, epoch))[0]
+        packs = self._of(run, epoch)
         # next_fit keeps the order of what it packs, which the nodes below have shuffled.
         is_shuffled = run.shuffle and self.strategy != "next_fit"
         return packs.take(run.order(len(packs), "packs", self.name, epoch)) if is_shuffled else packs
@@ -57,7 +58,14 @@ class Packed(Node):
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""
-        return self._packed(run, self.part.rows(run, epoch))[1]
+        if epoch not in self._accounts:
+            self._of(run, epoch)
+        return dict(self._accounts[epoch])
+
+    def _of(self, run: Run, epoch: int) -> PackPlan:
+        """The packs of an epoch, of which it is kept what was lost."""
+        packs, self._accounts[epoch] = self._packed(run, self.part.rows(run, epoch))
+        return packs
 
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         if self.strategy == "concat_then_split" and run.max_num_documents is not None:

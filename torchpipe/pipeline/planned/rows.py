@@ -15,9 +15,11 @@ from torchpipe.data.sequences import document_positions
 from torchpipe.pipeline.planned.row_steps import ROW_BITS
 from torchpipe.pipeline.sequences import FreshSequence
 
+_MOST_AT_ONCE = 16
+"""Rows that are read together: enough that what a call of numpy costs hardly counts beside the rows."""
 _TOKENS_AT_ONCE = 1 << 15
-"""Of rows that are read together: enough that a call of numpy costs little beside them, few enough that what is written
-stays in the processor's cache, and that a batch that is kept for long keeps little else."""
+"""Of rows that are read together: few enough that what is written stays in the processor's cache, and that a batch that
+is kept for long keeps little else."""
 
 
 class PlannedRows(Dataset[FreshSequence]):
@@ -47,7 +49,7 @@ class PlannedRows(Dataset[FreshSequence]):
         self._plan_of = plan_of
         self._samples = samples
         self._max_context_length = max_context_length
-        self.num_read_at_once = max(1, _TOKENS_AT_ONCE // longest_row)
+        self.num_read_at_once = min(_MOST_AT_ONCE, max(1, _TOKENS_AT_ONCE // longest_row))
 
     def __len__(self) -> int:
         """Rows of the first epoch."""

@@ -2,72 +2,37 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numbered_graphs import LENGTH, Consecutive, Loader
 
 from torchpipe.data.packing import CostModel
-from torchpipe.errors import ConfigError
 from torchpipe.loading.balance import PADDING
 from torchpipe.pipeline import (
     FirstFitPackingConfig,
     GrainDataLoader,
     GraphSteps,
-    SampleProcessor,
     SingleDatasetConfig,
-    TextSequence,
 )
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 
-Loader = Callable[..., GrainDataLoader]
 Numbers = Counter[int]
 
-LENGTH = 64
 ATTENTION = CostModel(per_token=0, per_pair=1)
 """What rows of as many tokens differ in."""
-
-
-class Consecutive(SampleProcessor):
-    """A row ``[first, tokens]`` to that many consecutive ids."""
-
-    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
-        ids = np.arange(sample[0], sum(sample))
-        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
-
-    def fingerprint(self) -> str:
-        return "consecutive ids"
 
 
 def documents(number: int) -> SingleDatasetConfig:
     """Documents of a few tokens and of many, so that rows of as many tokens hold from one document to ten."""
     rows = [[100 * row, 8 if row % 7 else 40 + row % 20] for row in range(number)]
     return SingleDatasetConfig(source=rows, processor=Consecutive.Config(), name="documents")
-
-
-@pytest.fixture
-def loader(tmp_path: Path) -> Loader:
-    """Function (dataset, rank=, world_size=, ...) -> the loader of a planned graph, whose stores are this test's."""
-
-    def make(dataset: Any, *, rank: int = 0, world_size: int = 1, **options: Any) -> GrainDataLoader:
-        config = GrainDataLoader.Config(
-            dataset=dataset, cache_dir=str(tmp_path), num_proc=1, **{"planned": True, "repeat": False, **options}
-        )
-        return config.build(
-            tokenizer=None,
-            max_context_length=LENGTH,
-            num_tokens_per_batch=LENGTH,
-            dp_rank=rank,
-            dp_world_size=world_size,
-        )
-
-    return make
 
 
 def planned(loader: GrainDataLoader) -> PlannedBatches:
@@ -185,12 +150,16 @@ def test_the_padding_that_fills_a_batch_costs_too(loader: Loader) -> None:
 def test_a_layout_has_the_rows_of_its_step_each_once(
     sizes: list[int], rows_a_step: int, world_size: int, batch_size: int
 ) -> None:
+    def costs(epoch: int, rows: np.ndarray) -> np.ndarray:
+        assert len(rows) <= rows_a_step  # those of the step that is asked for, and no others
+        return (rows * 7 + epoch) % 11
+
     steps = RowSteps(
         lambda epoch: sizes[epoch],
         start=Cursor(0, 0),
         num_epochs=len(sizes),
         global_batch_size=rows_a_step,
-        costs=lambda epoch, rows: (rows * 7 + epoch) % 11,
+        costs=costs,
     )
     step, given = 0, []
     while steps.has(0, step):
@@ -200,15 +169,3 @@ def test_a_layout_has_the_rows_of_its_step_each_once(
         given += rows.tolist()
         step += 1
     assert given == [epoch << ROW_BITS | row for epoch, size in enumerate(sizes) for row in range(size)]
-
-
-@pytest.mark.parametrize(
-    ("balance", "sentence"),
-    [
-        ("steps", "a graph's order of rows doesn't depend on that. It is one of 'none', 'within_step'"),
-        (None, "balance is None. It is one of"),
-    ],
-)
-def test_another_balance_is_refused(balance: Any, sentence: str, loader: Loader) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        loader(documents(5), balance=balance)
