@@ -10,7 +10,8 @@ from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
 from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
 from torchpipe.errors import DataError
-from torchpipe.pipeline.planned.nodes import Node, Run
+from torchpipe.pipeline.planned.nodes import Leaf, Node, Run
+from torchpipe.pipeline.too_long import warn_of_too_long
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +65,22 @@ class Packed(Node):
         """The packs of an epoch, of which it is kept what was lost."""
         packs, self._accounts[epoch] = self._packed(run, self.part.rows(run, epoch))
         return packs
+
+    def warn_of_too_long(self, run: Run) -> None:
+        """Warns of sources of which much is dropped here, since it is too long. Only lengths are looked at."""
+        if self.overflow != "drop":
+            return
+        for leaf in _sources_of(self.part):
+            if leaf.longest <= min(run.capacity, run.max_context_length):
+                continue
+            rows = leaf.items(run)
+            fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow="drop")
+            warn_of_too_long(
+                f"{self.name} of {leaf.name}",
+                rows=(len(fitted.dropped), len(rows)),
+                tokens=(fitted.num_dropped_tokens, int(rows.num_tokens.sum())),
+                stacklevel=3,
+            )
 
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         if self.strategy == "concat_then_split" and run.max_num_documents is not None:
@@ -126,3 +143,16 @@ class Packed(Node):
             firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])
             rows = rows.take(np.argsort(firsts, kind="stable"))
         return rows, {name: count for name, count in {**lost, "rows": len(rows), "fill": rows.fill}.items() if count}
+
+
+def _sources_of(node: Node) -> list[Leaf]:
+    """The sources whose rows a node takes as they are, each once: not those that are packed below it."""
+    found: dict[str, Leaf] = {}
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Leaf):
+            found[one.name] = one
+        elif not isinstance(one, Packed):
+            waiting += one.children
+    return list(found.values())
