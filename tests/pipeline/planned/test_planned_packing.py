@@ -53,7 +53,7 @@ def test_long_documents_go_by_policy_and_are_counted(overflow: Any, num_tokens: 
 
 def test_a_long_document_is_an_error_where_that_is_asked_for(loader: Loader) -> None:
     source = SingleDatasetConfig(source=[[0, 40], [500, 5], [1000, 40]], processor=Consecutive.Config())
-    with pytest.raises(DataError, match=r"2 rows are too long for rows of 16 tokens and documents of 16"):
+    with pytest.raises(DataError, match=r"2 rows too long for rows of 16 tokens and documents of 16"):
         loader(FirstFitPackingConfig(dataset=source, overflow="error"), length=16)
 
 

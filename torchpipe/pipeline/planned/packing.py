@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
 from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
@@ -89,9 +90,9 @@ class Packed(Node):
         given = fitted.rows
         if self.overflow == "error" and len(fitted.dropped):
             raise DataError(
-                f"{self.name}: {len(fitted.dropped)} rows are too long for rows of {run.capacity} tokens and documents "
-                f"of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the numbers, or set "
-                "overflow to 'drop', 'truncate' or 'split'."
+                f"{self.name}: {counted(len(fitted.dropped), 'row')} too long for rows of {run.capacity} tokens and "
+                f"documents of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the "
+                "numbers, or set overflow to 'drop', 'truncate' or 'split'."
             )
         lost = {
             "too_long": len(fitted.dropped),
