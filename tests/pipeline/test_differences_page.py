@@ -36,4 +36,5 @@ def test_every_test_that_is_named_is_there(page: str, repository: Path) -> None:
 
 def test_every_limit_that_is_lifted_names_a_test(page: str) -> None:
     rows = re.findall(r"^\| \d+\. .* \| (\w+).* \| (.*) ?\|$", page, flags=re.MULTILINE)
-    assert [word for word, tests in rows if not tests.strip()] == ["Not"]
+    assert len(rows) == 25
+    assert {word for word, tests in rows if not tests.strip()} <= {"Not"}

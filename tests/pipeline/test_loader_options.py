@@ -22,6 +22,8 @@ from torchpipe.pipeline import (
         ({"shuffle": "no"}, "shuffle is 'no'. It is one of 'True', 'False'"),
         ({"repeat": "false"}, "repeat is 'false'. It is one of"),
         ({"planned": 1}, "planned is 1. It is one of 'True', 'False', 'None'"),
+        ({"balance": "steps"}, "a graph's order of rows doesn't depend on that. It is one of 'none', 'within_step'"),
+        ({"balance": None}, "balance is None. It is one of"),
         ({"read_options": 3}, "read_options is 3. Give a grain.ReadOptions"),
         ({"collator": None}, "collator is None. Give the Config of a Collator, such as"),
         ({"collator": TextCollator}, "collator is <class .*TextCollator'>. Give the Config of a Collator"),

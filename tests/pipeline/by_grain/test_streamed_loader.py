@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+import grain
 import pytest
 from numbered_graphs import Consecutive, Cropped, Loader, Numbers, Stream, cropped, in_run_order, stream
 
@@ -20,9 +22,18 @@ from torchpipe.pipeline import (
     merged_states,
 )
 
+
+def as_it_is(number: int = 60) -> SingleDatasetConfig:
+    """A stream that knows neither of ranks nor of repetition."""
+    rows = [[100 * row, 2 + row * 7 % 20] for row in range(number)]
+    source = grain.MapDataset.source(rows).to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    return SingleDatasetConfig(source=source, processor=Consecutive.Config(), name="as it is")
+
+
 GRAPHS = {
     "stream": stream,
     "packed stream": lambda: ConcatThenSplitPackingConfig(dataset=stream()),
+    "packed stream as it is": lambda: FirstFitPackingConfig(dataset=as_it_is(37)),
     "random processor": cropped,
     "packed random processor": lambda: FirstFitPackingConfig(dataset=cropped()),
 }
@@ -98,6 +109,25 @@ def test_batches_do_not_depend_on_the_number_of_workers(graph: Any, loader: Load
         resumed.close()
 
 
+def test_threads_that_read_ahead_change_neither_batches_nor_states_nor_counts(loader: Loader) -> None:
+    def run(threads: int, **options: Any) -> GrainDataLoader:
+        read_options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+        packed = FirstFitPackingConfig(dataset=cropped())
+        return loader(packed, read_options=read_options, num_prefetch_batches=0, **options)
+
+    plain, ahead = (run(threads, num_logical_shards=2) for threads in (0, 3))
+    assert given([plain], 9) == given([ahead], 9)
+    assert plain.ledger == ahead.ledger
+    state = ahead.state_dict()
+    assert state == plain.state_dict()
+    ahead.close()
+    resumed = run(4)
+    resumed.load_state_dict(state)
+    assert given([resumed], 9) == given([plain], 9)
+    resumed.close()
+    assert "torchpipe rows" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pytest.CaptureFixture[str]) -> None:
     whole = given([loader(cropped(), num_logical_shards=2)], 30)
     first = [loader(cropped(), rank=rank, world_size=2) for rank in range(2)]
@@ -108,9 +138,10 @@ def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pyt
     assert "1 part of the graph is read again up to batch 14: its state isn't here" in capsys.readouterr().err
 
 
-def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
+@pytest.mark.parametrize("graph", [stream, as_it_is])
+def test_a_finite_stream_gives_each_row_once(graph: Any, loader: Loader) -> None:
     for num_logical_shards in (1, 4, 7):
-        batches = list(loader(stream(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
+        batches = list(loader(graph(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
         firsts = Counter(int(batch["input"][0]) for batch, _ in batches if batch["num_valid_tokens"])
         assert firsts == Counter(100 * row for row in range(33))
 

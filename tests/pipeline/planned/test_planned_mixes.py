@@ -1,6 +1,7 @@
 """Mixes that are planned: shares as the weights ask for, orders of their own, no row more often than it may be."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from numbered_graphs import Consecutive, Loader, in_run_order, pairs, pairs_of_r
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
+    DatasetConcatConfig,
     DatasetMixConfig,
     FirstFitPackingConfig,
     GrainDataLoader,
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.planned.batches import PlannedBatches
 
 
 def test_what_stands_beside_a_source_does_not_change_its_order(loader: Loader) -> None:
@@ -123,3 +126,13 @@ def test_a_run_without_an_end_ends_where_every_child_of_its_mix_had_its_epochs(l
     resumed = loader(graph, repeat=True)
     resumed.load_state_dict(rows.state_dict())
     assert list(resumed) == []
+
+
+def test_equal_sources_of_any_name_share_a_store(loader: Loader, tmp_path: Path) -> None:
+    parts = (single(10), single(10), single(10, name="again"))
+    for graph in (DatasetConcatConfig(datasets=parts), single(10, name="renamed")):
+        planned = loader(graph)
+        assert isinstance(planned.rows, PlannedBatches)
+        assert len(planned.rows.graph.stores) == 1
+        assert pairs(list(planned)).keys() == pairs_of_rows(rows_of(10)).keys()
+    assert len(list(tmp_path.glob("store/*/manifest.json"))) == 1

@@ -1,5 +1,9 @@
 """Rows of several documents: where each begins, how many there may be, and what becomes of long ones."""
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     DatasetMixConfig,
     FirstFitPackingConfig,
+    GrainDataLoader,
     SampleProcessor,
     SingleDatasetConfig,
     TextSequence,
@@ -99,3 +104,68 @@ def test_rows_of_several_documents_that_have_no_room_in_a_row_are_dropped_with_a
     )
     with pytest.warns(UserWarning, match=r"of two: 72% of the tokens are dropped.*: 36 of 50"):
         loader(graph, length=16)
+
+
+class InFours(Consecutive):
+    """A row ``[first, tokens]`` to documents of four consecutive ids each."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
+        first, num_tokens = sample
+        ids = np.arange(first, first + num_tokens)
+        return TextSequence(input_ids=ids, labels=ids + 1, positions=(ids - first) % 4)
+
+    def fingerprint(self) -> str:
+        return "fours of consecutive ids"
+
+
+@pytest.mark.parametrize(
+    ("overflow", "num_tokens", "counted"),
+    [
+        ("drop", 4, ("over_cap", 2)),
+        ("truncate", 4 + 2 * 8, ("truncated_tokens", 8)),
+        ("split", 4 + 2 * 12, ("split", 2)),
+    ],
+)
+def test_rows_of_too_many_documents_go_by_policy_too(
+    overflow: Any, num_tokens: int, counted: tuple[str, int], loader: Loader
+) -> None:
+    source = SingleDatasetConfig(source=[[0, 4], [100, 12], [200, 12]], processor=InFours.Config())
+    packed = loader(FirstFitPackingConfig(dataset=source, overflow=overflow), max_num_documents=2)
+    batches = list(packed)
+    assert pairs(batches).total() == num_tokens
+    assert all(int((batch["positions"][~batch["padding_mask"]] == 0).sum()) <= 2 for batch, _ in batches)
+    name, number = counted
+    assert packed.ledger["FirstFitPackingConfig"][name] == number
+
+
+def test_rows_of_too_many_documents_are_an_error_where_that_is_asked_for(loader: Loader) -> None:
+    source = SingleDatasetConfig(source=[[0, 4], [100, 12]], processor=InFours.Config())
+    with pytest.raises(
+        DataError, match=r"1 rows? ha(s|ve) more documents than max_num_documents=2; one has 3\. Raise it"
+    ):
+        loader(FirstFitPackingConfig(dataset=source, overflow="error"), max_num_documents=2)
+
+
+def test_a_document_longer_than_the_longest_begins_anew_where_rows_are_not_packed(tmp_path: Path) -> None:
+    rows = SingleDatasetConfig(source=[[0, 11]], processor=Consecutive.Config())
+    config = GrainDataLoader.Config(dataset=rows, cache_dir=str(tmp_path), num_proc=1, repeat=False)
+    one, two = (
+        next(iter(replace(config, planned=way).build(tokenizer=None, max_context_length=4, num_tokens_per_batch=12)))
+        for way in (True, False)
+    )
+    assert one[0]["positions"].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 1] == two[0]["positions"].tolist()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_whole_documents_fill_a_batch_in_the_order_in_which_they_come(shuffle: bool, loader: Loader) -> None:
+    documents, options = single(103), {"shuffle": shuffle, "num_epochs": 2}
+    alone = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(documents, **options)]
+    in_order = FirstFitPackingConfig(dataset=documents, strategy="next_fit")
+    rows = [batch["input"][~batch["padding_mask"]].tolist() for batch, _ in loader(in_order, **options)]
+    assert [token for row in rows for token in row] == [token for document in alone for token in document]
+    lengths = {document[0]: len(document) for document in alone}
+    assert all(row[0] in lengths for row in rows)  # no document is cut
+    last_of_first_epoch = len(list(loader(in_order, shuffle=shuffle))) - 1
+    for k, (row, then) in enumerate(itertools.pairwise(rows)):
+        assert len(row) + lengths[then[0]] > 64 or k == last_of_first_epoch
+    assert len(rows) < len(alone) / 3

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grain
+import numpy as np
 import pytest
 from numbered_graphs import Consecutive, Loader, equal, in_run_order, pairs, pairs_of_rows, rows_of, single
 
@@ -154,3 +155,42 @@ def test_a_copy_of_a_plan_for_another_process_has_no_recipes(loader: Loader) -> 
     copied = pickle.loads(pickle.dumps(graph))
     assert copied.recipes == {}
     assert copied.num_rows(0) == graph.num_rows(0)
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=list(GRAPHS))
+def test_rows_read_together_over_the_ends_of_epochs_are_those_read_one_by_one(graph: Any, loader: Loader) -> None:
+    source = loader(graph(single(20))).rows
+    assert isinstance(source, PlannedBatches)
+    rows = source.dataset
+    numbers = [epoch << ROW_BITS | row for epoch in range(3) for row in reversed(range(len(source.graph.rows(epoch))))]
+    together = rows.__getitems__(numbers)
+    assert len(together) == len(numbers)
+    for one, number in zip(together, numbers, strict=True):
+        alone = rows[number]
+        for name in ("input_ids", "labels", "positions"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+        np.testing.assert_array_equal(one.padding_mask, alone.padding_mask)  # pyright: ignore  # None or an array
+
+
+@pytest.mark.parametrize("num_prefetch_batches", [0, 2])
+def test_batches_that_are_written_to_change_no_other_and_are_kept_in_their_own_size(
+    num_prefetch_batches: int, loader: Loader
+) -> None:
+    graph = FirstFitPackingConfig(dataset=single(103))
+    expected = list(loader(graph))
+    found = []
+    for batch, labels in loader(graph, num_prefetch_batches=num_prefetch_batches):
+        found.append(({**batch, "input": batch["input"].clone()}, labels.clone()))
+        assert batch["input"].untyped_storage().nbytes() == batch["input"].nbytes
+        batch["input"].fill_(-1)
+        labels.fill_(-1)
+    assert equal(found, expected)
+
+
+def test_long_rows_are_read_one_by_one(loader: Loader) -> None:
+    counts = []
+    for length in (64, 4096, 2**15, 2**17):
+        source = loader(FirstFitPackingConfig(dataset=single(20)), length=length).rows
+        assert isinstance(source, PlannedBatches)
+        counts.append(source.dataset.num_read_at_once)
+    assert counts == [16, 8, 1, 1]

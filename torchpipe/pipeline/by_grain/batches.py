@@ -19,12 +19,12 @@ from torchpipe.pipeline.by_grain.identity import graph_identity
 from torchpipe.pipeline.by_grain.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.by_grain.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
+from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.state import (
     PARTS,
     STATE_VERSION,
     ShardPlace,
     checked_state,
-    graph_text,
     merged_states,
     parts_of,
     parts_text,

@@ -13,11 +13,12 @@ from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
+from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
 from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
-from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
+from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store.accounts import sample_counts
 
@@ -48,7 +49,10 @@ class PlannedBatches:
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
-            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+            self.graph.rows,
+            self.graph.run.samples,
+            max_context_length=context.max_context_length,
+            longest_row=context.num_tokens_per_batch,
         )
         self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
@@ -58,11 +62,13 @@ class PlannedBatches:
         self._begin(Cursor(0, 0), 1)
 
     def _begin(self, start: Cursor, global_batch_size: int) -> None:
+        costs = partial(self.graph.costs, rows_a_batch=self._batch_size)
         self._steps = RowSteps(
             self.graph.num_rows,
             start=start,
             num_epochs=self._num_epochs,
             global_batch_size=global_batch_size,
+            costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
 
@@ -74,6 +80,11 @@ class PlannedBatches:
     def epoch(self) -> int:
         """The epoch of the next row."""
         return self._steps.cursor(self._given).epoch
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is another batch."""
+        return self._steps.has(0, self._given)
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""

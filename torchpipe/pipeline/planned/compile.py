@@ -155,7 +155,8 @@ class _Compiler:
             if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
                 return NoRows(name=name)
             store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
-            self._leaves[id(config)] = (store, recipe, recipe.made_of())
+            shared = next((one for one in self.stores if one.path == store.path), store)  # of equal settings
+            self._leaves[id(config)] = (shared, recipe, recipe.made_of())
         store, self.recipes[name], made_of = self._leaves[id(config)]
         if store not in self.stores:
             self.stores.append(store)

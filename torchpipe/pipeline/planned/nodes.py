@@ -21,7 +21,7 @@ from torchpipe.data.mix_source import MixSource
 from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, items_of_pass, mix_schedule
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.nesting import joined_rows, rows_of_samples
-from torchpipe.pipeline.state import leaf_text
+from torchpipe.pipeline.graph_text import leaf_text
 from torchpipe.store import TokenStore
 
 

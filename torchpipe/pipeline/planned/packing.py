@@ -50,7 +50,9 @@ class Packed(Node):
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
         packs = self._of(run, epoch)
-        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
+        # next_fit keeps the order of what it packs, which the nodes below have shuffled.
+        is_shuffled = run.shuffle and self.strategy != "next_fit"
+        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if is_shuffled else packs
 
     def settings(self) -> dict[str, Any]:
         """How rows are filled, and what becomes of what is too long."""
@@ -86,7 +88,13 @@ class Packed(Node):
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         if self.strategy == "concat_then_split" and run.max_num_documents is not None:
             return self._in_order(run, each_document(rows))
-        fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow=self.overflow)
+        fitted = fitted_rows(
+            rows,
+            longest=run.max_context_length,
+            capacity=run.capacity,
+            overflow=self.overflow,
+            max_documents=run.max_num_documents,
+        )
         given = fitted.rows
         if self.overflow == "error" and len(fitted.dropped):
             raise DataError(
@@ -94,9 +102,17 @@ class Packed(Node):
                 f"documents of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the "
                 "numbers, or set overflow to 'drop', 'truncate' or 'split'."
             )
+        if self.overflow == "error" and len(fitted.over_cap):
+            raise DataError(
+                f"{self.name}: {len(fitted.over_cap)} rows have more documents than max_num_documents="
+                f"{run.max_num_documents}; one has {int(np.diff(rows.pack_offsets)[fitted.over_cap].max())}. Raise it, "
+                "or set overflow to 'drop', 'truncate' or 'split'."
+            )
         lost = {
             "too_long": len(fitted.dropped),
             "too_long_tokens": fitted.num_dropped_tokens,
+            "over_cap": len(fitted.over_cap),
+            "over_cap_tokens": fitted.num_over_cap_tokens,
             "truncated_tokens": fitted.num_truncated,
             "split": fitted.num_split,
         }
@@ -105,13 +121,8 @@ class Packed(Node):
         if self.strategy == "concat_then_split":
             packs, lost_too = self._in_order(run, each_document(given))
             return packs, {**{name: count for name, count in lost.items() if count}, **lost_too}
-        most, documents = run.max_num_documents, np.diff(given.pack_offsets)
-        if most is not None and documents.max() > most:
-            raise DataError(
-                f"{self.name}: a row has {documents.max()} documents, and max_num_documents is {most}. Raise it, or "
-                "leave such rows out by a post filter."
-            )
-        cap: dict[str, Any] = {} if most is None else {"cost": documents, "max_cost": most}
+        most = run.max_num_documents
+        cap: dict[str, Any] = {} if most is None else {"cost": np.diff(given.pack_offsets), "max_cost": most}
         packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, **cap)
         return self._told(run, rows_in_packs(packs, given), packs, lost)
 
