@@ -50,8 +50,8 @@ def refuse_no_floats(no_floats: Mapping[str, str], path: Path) -> None:
         name, kind = min(no_floats.items())
         raise CheckpointError(
             f"{path} holds {counted(len(no_floats), 'tensor')} without floating-point numbers of 16 bits or more, "
-            f"such as {name} ({kind}). They are quantized, and only plain weights are read: choose the checkpoint that it "
-            "was made from."
+            f"such as {name} ({kind}). They are quantized, and only plain weights are read: choose the checkpoint "
+            "that it was made from."
         )
 
 

@@ -103,8 +103,9 @@ class Packed(Node):
                 "numbers, or set overflow to 'drop', 'truncate' or 'split'."
             )
         if self.overflow == "error" and len(fitted.over_cap):
+            rows_have = f"{counted(len(fitted.over_cap), 'row')} {'has' if len(fitted.over_cap) == 1 else 'have'}"
             raise DataError(
-                f"{self.name}: {len(fitted.over_cap)} rows have more documents than max_num_documents="
+                f"{self.name}: {rows_have} more documents than max_num_documents="
                 f"{run.max_num_documents}; one has {int(np.diff(rows.pack_offsets)[fitted.over_cap].max())}. Raise it, "
                 "or set overflow to 'drop', 'truncate' or 'split'."
             )
