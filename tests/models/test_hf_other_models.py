@@ -136,7 +136,7 @@ def test_quantized_weights_are_refused(folder: Path, fresh: Fresh, refuses: Refu
     name, state = "model.layers.1.mlp.up_proj.weight", load_file(folder / "model.safetensors")
     for dtype, kind in ((torch.int8, "I8"), (torch.float8_e4m3fn, "F8_E4M3"), (torch.bool, "BOOL")):
         save_file({**state, name: state[name].to(dtype)}, folder / "model.safetensors")
-        refuses(fresh(seed=1), folder, rf"holds 1 tensors that are no floating-point.*{name} \({kind}\)")
+        refuses(fresh(seed=1), folder, rf"holds 1 tensor without floating-point.*{name} \({kind}\)")
 
 
 @pytest.mark.parametrize("with_config", [True, False])

@@ -12,6 +12,8 @@ from run_folders import weights_of
 
 from torchpipe.errors import ConfigError, LoaderStateError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*are dropped, in documents that are too long")
+
 
 def test_it_learns_and_says_what_it_trains_on(
     sft: ModuleType, graph_config: Callable[..., DictConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]

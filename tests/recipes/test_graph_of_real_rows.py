@@ -60,6 +60,7 @@ max_generated_tokens: 4
 """
 
 
+@pytest.mark.filterwarnings("ignore:.*are dropped, in documents that are too long")
 def test_sums_calls_and_text_are_mixed_by_tokens_packed_and_learnt(
     sft: ModuleType,
     shared_data: Path,

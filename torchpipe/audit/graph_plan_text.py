@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from torchpipe._counted import counted
 from torchpipe.audit.graph_plan import GraphPlan, NodePlan, RowsPlan, SourcePlan
-from torchpipe.audit.plan_words import UNDER, counted, spread_words
+from torchpipe.audit.plan_words import UNDER, spread_words
 from torchpipe.data.ledger import described_sizes
 
 _ENDS = {"first": "up to the end of the first source", "all": "until all sources were gone through"}

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from torchpipe._counted import counted
 from torchpipe.audit import graph_plan_text
 from torchpipe.audit.plan_compare import MAX_STEPS as MAX_STEPS_COMPARED
 from torchpipe.audit.plan_compare import Alternative
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
-from torchpipe.audit.plan_words import UNDER, counted, spread_words
+from torchpipe.audit.plan_words import UNDER, spread_words
 from torchpipe.data.ledger import described_sizes
 from torchpipe.data.pair_transform import SIDES
 

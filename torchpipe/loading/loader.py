@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from torchpipe._counted import counted
 from torchpipe._seeds import derive
 from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
@@ -165,7 +166,7 @@ class StepLoader:
         sizes = (sampler.world_size, sampler.accumulation, sampler.batch_size)
         padding = math.prod(sizes) - num_packs
         return (
-            f"{num_packs:,} pack{'s' * (num_packs != 1)} a step and {padding} padding pack{'s' * (padding != 1)} = "
+            f"{counted(num_packs, 'pack')} a step and {counted(padding, 'padding pack')} = "
             f"world size {sizes[0]} x "
             f"accumulation {sizes[1]} x batch size {sizes[2]}"
         )

@@ -14,10 +14,13 @@ from numbered_graphs import Consecutive, Loader, pairs, single
 from torchpipe.errors import DataError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
+    DatasetMixConfig,
     FirstFitPackingConfig,
     GrainDataLoader,
+    SampleProcessor,
     SingleDatasetConfig,
     TextSequence,
+    WeightedDataset,
 )
 
 
@@ -39,6 +42,7 @@ def test_a_row_holds_no_more_documents_than_the_cap(loader: Loader) -> None:
             assert len(batch["cu_seqlens"]) == 3 + 1 + 1
 
 
+@pytest.mark.filterwarnings("ignore:FirstFitPackingConfig of .* are dropped")
 @pytest.mark.parametrize(
     ("overflow", "num_tokens"), [("drop", 4 * 9), ("truncate", 4 * 9 + 2 * 16), ("split", 4 * 9 + 2 * 39)]
 )
@@ -54,8 +58,52 @@ def test_long_documents_go_by_policy_and_are_counted(overflow: Any, num_tokens: 
 
 def test_a_long_document_is_an_error_where_that_is_asked_for(loader: Loader) -> None:
     source = SingleDatasetConfig(source=[[0, 40], [500, 5], [1000, 40]], processor=Consecutive.Config())
-    with pytest.raises(DataError, match=r"2 rows are too long for rows of 16 tokens and documents of 16"):
+    with pytest.raises(DataError, match=r"2 rows too long for rows of 16 tokens and documents of 16"):
         loader(FirstFitPackingConfig(dataset=source, overflow="error"), length=16)
+
+
+def lengths(*lengths: int, name: str) -> SingleDatasetConfig:
+    rows = [[1000 * row, length] for row, length in enumerate(lengths)]
+    return SingleDatasetConfig(source=rows, processor=Consecutive.Config(), name=name)
+
+
+def test_a_source_that_is_mostly_dropped_for_its_length_is_named_with_its_share_and_what_to_do(loader: Loader) -> None:
+    mix = DatasetMixConfig(
+        datasets=[
+            WeightedDataset(dataset=lengths(*[10] * 19, 40, name="chats")),  # 39 of 210 tokens
+            WeightedDataset(dataset=lengths(*[10] * 5, name="short")),
+        ]
+    )
+    with pytest.warns(UserWarning, match="^packs of chats: ") as warned:
+        loader(FirstFitPackingConfig(dataset=mix, name="packs"), length=16)
+    assert len(warned) == 1
+    said = str(warned[0].message)
+    assert said.startswith("packs of chats: 19% of the tokens are dropped, in documents that are too long: 39 of 210.")
+    assert "Raise max_context_length or num_tokens_per_batch, or set overflow to 'truncate' or 'split'" in said
+
+
+@pytest.mark.parametrize(
+    ("overflow", "rows"),
+    [("truncate", [10, 40]), ("split", [10, 40]), ("drop", [10] * 99 + [20])],  # 2% of the tokens, 1% of the rows
+)
+def test_of_a_source_that_is_dropped_in_small_part_or_cut_as_asked_for_nothing_is_said(
+    overflow: Any, rows: list[int], loader: Loader
+) -> None:
+    graph = FirstFitPackingConfig(dataset=lengths(*rows, name="chats"), overflow=overflow)
+    assert loader(graph, length=16).ledger["FirstFitPackingConfig"]  # a warning is an error here
+
+
+def test_rows_of_several_documents_that_have_no_room_in_a_row_are_dropped_with_a_warning(loader: Loader) -> None:
+    class Pairs(SampleProcessor):
+        def __call__(self, sample: int, rng: np.random.Generator) -> TextSequence:
+            positions = np.concatenate([np.arange(sample), np.arange(sample)])
+            return TextSequence(input_ids=positions, labels=np.append(positions[1:], -100), positions=positions)
+
+    graph = FirstFitPackingConfig(
+        dataset=SingleDatasetConfig(source=[3, 9, 4, 9], processor=Pairs.Config(), name="two")
+    )
+    with pytest.warns(UserWarning, match=r"of two: 72% of the tokens are dropped.*: 36 of 50"):
+        loader(graph, length=16)
 
 
 class InFours(Consecutive):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.by_grain.library import grain
@@ -44,8 +45,8 @@ class EpochOrder(grain.MapDataset[Any]):
         num_rows, world_size = len(parent), policy.dp_world_size
         if num_rows < world_size:
             raise TooFewRowsError(
-                f"dataset has {num_rows} rows, fewer than dp_world_size={world_size}: {called}. Give it more rows, or "
-                "train on fewer ranks."
+                f"dataset has {counted(num_rows, 'row')}, fewer than dp_world_size={world_size}: {called}. Give it "
+                "more rows, or train on fewer ranks."
             )
         self._num_rows = num_rows
         self._policy = policy

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
@@ -171,9 +172,9 @@ class _Errors:
         if len(self._rows) > allowed:
             first = "" if error is None else f" The last: {error}"
             raise DataError(
-                f"{self._called}: {len(self._rows):,} rows have errors, and max_error_share="
-                f"{self._policy.max_error_share} of {num_rows:,} rows allows {allowed:,}. Correct them, or raise it."
-                f"{first}"
+                f"{self._called}: {counted(len(self._rows), 'row')} with an error, and max_error_share="
+                f"{self._policy.max_error_share} of {counted(num_rows, 'row')} allows {allowed:,}. Correct them, or "
+                f"raise it.{first}"
             ) from error
 
     @staticmethod

@@ -17,6 +17,7 @@ from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.leaf import CannotPlan, LeafRecipe
 from torchpipe.pipeline.planned.nodes import Concat, Leaf, Mix, Node, NoRows, Run
 from torchpipe.pipeline.planned.packing import Packed
+from torchpipe.pipeline.too_long import warn_of_too_long
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store import TokenStore, build_store
 from torchpipe.store.chosen_samples import ChosenSamples
@@ -65,6 +66,11 @@ def planned_graph(
     for node in graph.nodes.values():
         if isinstance(node, Mix):
             node.warn_of_empty(run)
+        if isinstance(node, Leaf):
+            left_out, read = (node.store.ledger.get(name, 0) for name in ("too_long", "read"))
+            warn_of_too_long(node.name, rows=(left_out, read))
+        if isinstance(node, Packed):
+            node.warn_of_too_long(run)
     return graph
 
 

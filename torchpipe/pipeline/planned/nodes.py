@@ -114,6 +114,14 @@ class Leaf(Node):
         """What decides its rows, beside its children."""
         return leaf_text({**self.made_of, "samples": self.store.digest})
 
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest row."""
+        begins = np.flatnonzero(np.diff(self.store.rows, prepend=-1))  # a row may be several samples
+        if not len(begins):
+            return 0
+        return int(np.add.reduceat(self.store.lengths.astype(np.int64) - 1, begins).max())
+
     def items(self, run: Run) -> PackPlan:
         """Its rows in an order of no epoch."""
         # The last token of a sample is nothing but the label of the one before.
