@@ -9,8 +9,18 @@ import threading
 from types import TracebackType
 from weakref import ref
 
-_OF_THIS_THREAD = threading.local()
 _ALL: dict[int, "ref[NoFork]"] = {}
+
+
+class _OfAThread(threading.local):
+    """What the thread that asks has entered, and what it holds while it forks."""
+
+    def __init__(self) -> None:
+        self.entered: list[NoFork] = []
+        self.held: list[NoFork] = []
+
+
+_MINE = _OfAThread()
 
 
 class NoFork:
@@ -31,34 +41,38 @@ class NoFork:
 
     def __enter__(self) -> None:
         self.lock.acquire()
-        _OF_THIS_THREAD.num_entered = _num_entered() + 1
+        _MINE.entered.append(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _OF_THIS_THREAD.num_entered -= 1
+        _MINE.entered.remove(self)
         self.lock.release()
 
 
-def _num_entered() -> int:
-    return getattr(_OF_THIS_THREAD, "num_entered", 0)
-
-
-_HELD: list[threading.Lock] = []
+def _all() -> list[NoFork]:
+    return [one for found in list(_ALL.values()) if (one := found()) is not None]
 
 
 def _before_fork() -> None:
-    if _num_entered():
+    if _MINE.entered:
         return  # it is the code within that forks
-    there = [one for found in list(_ALL.values()) if (one := found()) is not None]
-    for one in sorted(there, key=lambda one: one.level):
+    for one in sorted(_all(), key=lambda one: one.level):  # in the same order, where several threads fork at once
         one.lock.acquire()
-        _HELD.append(one.lock)
+        _MINE.held.append(one)
 
 
 def _after_fork() -> None:
-    while _HELD:
-        _HELD.pop().release()
+    while _MINE.held:
+        _MINE.held.pop().lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _in_new_process() -> None:
+    """Lets go of what other threads had entered, which are not in this process: a fork from within waits for none."""
+    _after_fork()
+    for one in _all():
+        if one not in _MINE.entered:
+            one.lock = threading.Lock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_new_process)

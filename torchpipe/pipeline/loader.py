@@ -12,6 +12,7 @@ from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
 from torchpipe.pipeline.epochs import epochs_of
+from torchpipe.pipeline.going_on import GoingOn
 from torchpipe.pipeline.loader_options import GraphBalance, check_options
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.leaf import CannotPlan
@@ -226,7 +227,7 @@ class GrainDataLoader(BaseDataLoader):
 
     def __iter__(self) -> Iterator[TrainerBatch]:
         if self._iterator is None:
-            self._iterator = self._source.batches()
+            self._iterator = GoingOn(self._source.batches)
         return self._iterator
 
     def epochs(self) -> Iterator[tuple[int, Iterator[TrainerBatch]]]:

@@ -25,8 +25,9 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     WeightedDataset,
 )
+from torchpipe.pipeline.by_grain import row_threads as row_threads_module
 from torchpipe.pipeline.by_grain.ledger import graph_ledger
-from torchpipe.pipeline.by_grain.pace import GivenPace, TunedPace, Window, useful_threads
+from torchpipe.pipeline.by_grain.pace import MOST_GIVEN, GivenPace, TunedPace, Window, useful_threads
 from torchpipe.pipeline.by_grain.reading import RowsIterator
 
 Build = Callable[..., Any]
@@ -105,6 +106,18 @@ GRAPHS: dict[str, Callable[..., Any]] = {
         )
     ),
 }
+GRAPHS["mixes by number, one after the other"] = lambda **options: DatasetConcatConfig(
+    datasets=tuple(
+        DatasetMixConfig(
+            datasets=(
+                WeightedDataset(dataset=checked(Slow(11), **options), name="rows"),
+                WeightedDataset(dataset=SingleDatasetConfig(source=Slow(8), name="all"), weight=weight),
+            ),
+            name=f"mix {weight}",
+        )
+        for weight in (1, 2)
+    )
+)
 graphs = pytest.mark.parametrize("graph", GRAPHS.values(), ids=list(GRAPHS))
 
 
@@ -174,7 +187,7 @@ def test_a_row_that_is_read_ahead_and_not_given_is_not_counted(grain_of: Build, 
         ({}, "Row 3 of rows: It ends badly"),
         (
             {"on_error": "skip", "max_error_share": 0.05},
-            "rows: 3 rows have errors, and max_error_share=0.05 of 40 rows",
+            "rows: 3 rows with an error, and max_error_share=0.05 of 40 rows",
         ),
     ],
 )
@@ -367,6 +380,18 @@ def test_rows_that_have_become_cheap_are_read_without_threads_again() -> None:
     assert pace.num_threads == 0
 
 
+def test_threads_that_are_given_to_many_are_no_more_than_a_process_may_have(grain_of: Build) -> None:
+    options = grain.ReadOptions(num_threads=16, prefetch_buffer_size=1)
+    many = [iter(grain_of(SingleDatasetConfig(source=range(9))).to_iter_dataset(options)) for _ in range(20)]
+    assert [next(rows) for rows in many] == [0] * 20
+    assert len(row_threads()) == MOST_GIVEN + 20 - MOST_GIVEN // 16
+    for rows in many:
+        assert list(rows) == list(range(1, 9))
+        rows.close()
+    assert GivenPace(16, 500, most=lambda: 3).num_threads == 3
+    assert GivenPace(0, 500, most=lambda: 3).num_threads == 0
+
+
 # Threads end
 
 
@@ -392,6 +417,35 @@ def test_a_fork_goes_on_with_threads_of_its_own(grain_of: Build) -> None:
     assert os.waitpid(process, 0)[1] == 0
     assert list(rows) == list(range(5, 40))
     rows.close()
+
+
+class Stuck(Slow):
+    """Rows behind the first that come when a server answers."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.answers = threading.Event()
+
+    def __getitem__(self, index: Any) -> int:
+        if index:
+            self.answers.wait()
+        return index
+
+
+def test_who_closes_many_waits_once_for_rows_that_do_not_come(grain_of: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_threads_module, "_PATIENCE", 0.4)
+    source = Stuck(9)
+    many = [iter(grain_of(SingleDatasetConfig(source=source)).to_iter_dataset(SOME)) for _ in range(40)]
+    for rows in many:
+        next(rows)
+    threading.Timer(8, source.answers.set).start()
+    for rows in many:
+        rows.close()
+    assert not source.answers.is_set()  # it would be, had each been waited for
+    threads = row_threads()
+    source.answers.set()
+    for thread in threads:
+        thread.join()
 
 
 class Locked(Slow):

@@ -117,25 +117,31 @@ class _KeptRows:
     def has(self, num_rows: int, epoch: int) -> bool:
         """Whether it has so many in an epoch."""
         with self._lock:
-            self._go_to(epoch)
-            while len(self._kept) < num_rows:
-                if not self._child.is_endless and self._next >= len(self._dataset):
-                    return False
-                row = self._dataset[self._begin + self._next]
-                if row is not None:
-                    self._kept.append(self._next)
-                    self._last = (len(self._kept) - 1, row)
-                self._next += 1
-            return True
+            return self._looked_for(num_rows, epoch)
 
     def row(self, number: int, epoch: int) -> Any:
         """The row of that number in an epoch, which it has."""
         with self._lock:
-            self._go_to(epoch)
+            self._looked_for(
+                number + 1, epoch
+            )  # again, where another thread asked for another epoch's since
             if self._last is not None and self._last[0] == number:
                 return self._last[1]
             index = self._begin + self._kept[number]
         return self._dataset[index]
+
+    def _looked_for(self, num_rows: int, epoch: int) -> bool:
+        """Whether it has so many, with the lock held."""
+        self._go_to(epoch)
+        while len(self._kept) < num_rows:
+            if not self._child.is_endless and self._next >= len(self._dataset):
+                return False
+            row = self._dataset[self._begin + self._next]
+            if row is not None:
+                self._kept.append(self._next)
+                self._last = (len(self._kept) - 1, row)
+            self._next += 1
+        return True
 
     @property
     def _begin(self) -> int:

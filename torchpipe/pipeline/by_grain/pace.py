@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 MOST_THREADS = 16
 """That read the rows of one data set."""
+
+MOST_GIVEN = 256
+"""That read the rows of a process where their number is given: each child of each part has as many. Beyond it, each has
+one."""
 
 _HANDING_OVER = 0.0002
 """Seconds of a row, below which a thread would cost more than it gains."""
@@ -124,17 +129,24 @@ class Pace(Protocol):
 
 
 class GivenPace:
-    """So many threads as are given.
+    """So many threads as are given, or as the process may have when the first row is asked for.
 
     Args:
         num_threads, num_ahead: see :class:`Pace`; without one of them there is no thread.
+        most: how many threads there may be.
     """
 
     settled = None
 
-    def __init__(self, num_threads: int, num_ahead: int) -> None:
-        self.num_threads = num_threads if num_ahead else 0
+    def __init__(self, num_threads: int, num_ahead: int, most: Callable[[], int] = lambda: MOST_GIVEN) -> None:
+        self._given = num_threads if num_ahead else 0
         self.num_ahead = num_ahead
+        self._most = most
+
+    @cached_property
+    def num_threads(self) -> int:
+        """How many; 0: none, the thread that asks reads."""
+        return min(self._given, self._most()) if self._given else 0
 
     def is_full(self, num_rows: int, seconds: float) -> bool:
         """False: nothing is tuned."""

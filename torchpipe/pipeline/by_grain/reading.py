@@ -8,7 +8,7 @@ from torchpipe._progress import say
 from torchpipe.pipeline.by_grain.ledger import graph_ledger
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.pace import GivenPace, Meter, Pace, TunedPace, Window
-from torchpipe.pipeline.by_grain.row_threads import RowAhead, RowThreads, room_for_threads
+from torchpipe.pipeline.by_grain.row_threads import RowAhead, RowThreads, most_given, room_for_threads
 from torchpipe.pipeline.types import DatasetBuildContext
 
 GrainDataset: TypeAlias = grain.MapDataset | grain.IterDataset
@@ -49,7 +49,7 @@ class RowsInOrder(grain.IterDataset[Any]):
     Args:
         parent: the rows by number.
         read_options: how many threads, and rows that they read ahead; None: none at first, and then as many as help,
-            see :class:`~torchpipe.pipeline.by_grain.pace.TunedPace`.
+            see :class:`~torchpipe.pipeline.by_grain.pace.TunedPace`. A mix that is read by number is read without any.
         allow_nones: whether what is left out is None, or not there.
     """
 
@@ -70,10 +70,10 @@ class RowsInOrder(grain.IterDataset[Any]):
 
     def _pace(self) -> Pace:
         options = self._read_options
-        if options is not None:
-            return GivenPace(int(options.num_threads), int(options.prefetch_buffer_size))
         if _is_read_in_order_alone(self._parent):
             return GivenPace(0, 0)
+        if options is not None:
+            return GivenPace(int(options.num_threads), int(options.prefetch_buffer_size), most_given)
         return TunedPace(room_for_threads)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
@@ -200,7 +200,10 @@ class RowsIterator(grain.DatasetIterator[Any]):
 
 
 def _is_read_in_order_alone(dataset: Any) -> bool:
-    """Whether a data set, or one that it is made of, makes rows of those before: threads would wait for each other."""
+    """Whether a data set, or one that it is made of, makes rows of those before.
+
+    Threads would wait for each other, and what one makes on the way to its row would count with another's.
+    """
     return getattr(dataset, "ends_early", False) or any(
         _is_read_in_order_alone(parent) for parent in getattr(dataset, "parents", ())
     )

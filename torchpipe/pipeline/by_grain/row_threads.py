@@ -3,16 +3,19 @@
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from time import perf_counter, thread_time
 from typing import Any
-from weakref import WeakSet, finalize
+from weakref import finalize, ref
 
 from torchpipe.loading.no_fork import NoFork
+from torchpipe.pipeline.by_grain.pace import MOST_GIVEN
 from torchpipe.pipeline.by_grain.when_given import put_off
 
 _PATIENCE = 10.0
-"""Seconds that closing waits for the rows that are being read. Threads end after them in any case."""
+"""Seconds that closing waits for the rows that are being read. Threads end after them in any case. Who closes many, one
+after the other, waits so long once."""
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 """After which who waits for a row looks whether it will ever come."""
@@ -91,7 +94,8 @@ class RowThreads:
         self._threads: list[_RowThread] = []
         self._end = finalize(self, _end, self._asked, self._closed, self._threads)
         self._number = 0
-        _ALL.add(self)
+        key = id(self)
+        _ALL[key] = ref(self, lambda _: _ALL.pop(key, None))
 
     @property
     def are_here(self) -> bool:
@@ -125,12 +129,23 @@ class RowThreads:
         self._number = 0
 
 
-_ALL: WeakSet[RowThreads] = WeakSet()
+_ALL: dict[int, "ref[RowThreads]"] = {}
+"""Of this process. Any thread may make one, or drop one, while another counts them."""
 
 
 def room_for_threads() -> int:
     """How many more threads may read rows in this process, where it is this one that decides."""
-    return max(0, _MOST_OF_A_PROCESS - sum(len(threads) for threads in list(_ALL) if threads.are_here))
+    return max(0, _MOST_OF_A_PROCESS - _num_threads())
+
+
+def most_given() -> int:
+    """How many threads may read the rows of one data set more, where their number is given: 1 or more."""
+    return max(1, MOST_GIVEN - _num_threads())
+
+
+def _num_threads() -> int:
+    there = (found() for found in list(_ALL.values()))
+    return sum(len(threads) for threads in there if threads is not None and threads.are_here)
 
 
 class _RowThread(threading.Thread):
@@ -155,6 +170,19 @@ def _end(asked: "SimpleQueue[RowAhead | None]", closed: threading.Event, threads
         asked.put(None)
     # The garbage of some may be collected in a thread of others, or in one of their own.
     if not isinstance(threading.current_thread(), _RowThread):
-        end = perf_counter() + _PATIENCE
+        begin = perf_counter()
+        end = begin if begin < _LOST_PATIENCE.until else begin + _PATIENCE
         for thread in threads:
             thread.join(max(0.0, end - perf_counter()))
+        if any(thread.is_alive() for thread in threads):
+            _LOST_PATIENCE.until = perf_counter() + _PATIENCE
+
+
+@dataclass
+class _Impatience:
+    """Until when closing waits for no row, since it has waited for one in vain; in seconds, as ``perf_counter``."""
+
+    until: float = 0.0
+
+
+_LOST_PATIENCE = _Impatience()
