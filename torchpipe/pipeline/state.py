@@ -45,7 +45,7 @@ def checked_state(
         )
     try:
         changed = differences(state["graph"], graph, allowed=allow_changed)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise _unreadable(state, "graph") from None
     if changed:
         raise LoaderStateError(
@@ -73,7 +73,7 @@ _WAYS = {"planned": "as a plan, from a store", "grain": "by Grain, as rows come"
 def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         found = json.loads(state[name])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise _unreadable(state, name)
@@ -81,7 +81,7 @@ def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _unreadable(state: Mapping[str, Any], name: str) -> LoaderStateError:
-    return LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
+    return LoaderStateError(f"The loader's state has {name} {state.get(name)!r:.200}, which can't be read. Start anew.")
 
 
 class ShardPlace(NamedTuple):

@@ -118,6 +118,7 @@ class TestState:
             ({"row": -1}, "has row -1"),
             ({"row": 10**9}, "there is no such row"),
             ({"graph": "{"}, "has graph '{', which can't be read"),
+            ({"graph": "[" * 100_000}, r"has graph '\[{199}, which can't be read"),
             ({"way": "grain"}, "ran by Grain, as rows come, and now it runs as a plan"),
         ],
     )
