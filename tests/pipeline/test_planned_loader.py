@@ -1,5 +1,6 @@
 """Graphs that are planned: each row once, the same rows for any number of ranks and workers, resumed to the bit."""
 
+import copy
 import json
 import pickle
 from collections import Counter
@@ -391,6 +392,22 @@ def test_fewer_rows_than_ranks_give_the_others_padding(loader: Loader) -> None:
     assert [batches[0][0]["num_valid_tokens"] for batches in by_rank] == [7, 0, 0, 0]
 
 
+@pytest.mark.parametrize("weight", [1e8, 1e300, {0: 1, 2: 1e300}])
+def test_a_mix_that_would_go_through_a_source_for_ever_is_refused(weight: Any, loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(3), name="a"),
+        WeightedDataset(dataset=single(3), name="b", weight=weight),
+    )
+    with pytest.raises(ConfigError, match="b would be gone through more than 4,194,304 times in an epoch"):
+        loader(DatasetMixConfig(datasets=children, stop="all"))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_loader_is_not_copied(copied: Callable[[Any], Any], loader: Loader) -> None:
+    with pytest.raises(TypeError, match=r"can't be copied or sent to another process.*give that loader the state_dict"):
+        copied(loader(single(9)))
+
+
 class TestState:
     def test_is_small_and_says_where_the_run_stands(self, loader: Loader) -> None:
         children = tuple(WeightedDataset(dataset=single(9 + child), name=f"source {child}") for child in range(5))
@@ -437,6 +454,9 @@ class TestState:
             ({"row": -1}, "has row -1"),
             ({"row": 10**9}, "there is no such row"),
             ({"graph": "{"}, "has graph '{', which can't be read"),
+            ({"graph": '{"seed": 42}'}, "has graph .*, which can't be read"),
+            ({"graph": "[" * 100_000}, "has graph .*, which can't be read"),
+            ({"epoch": 2**40, "row": 0}, "before row 0 of epoch 1099511627776, and there is no such row"),
             ({"way": "grain"}, "ran by Grain, as rows come, and now it runs as a plan"),
         ],
     )
@@ -445,10 +465,30 @@ class TestState:
         with pytest.raises(LoaderStateError, match=sentence):
             loader(single(20)).load_state_dict({**state, **damage})
 
-    def test_that_is_no_dict_is_a_sentence(self, loader: Loader) -> None:
-        state: Any = [1]
-        with pytest.raises(LoaderStateError, match="The loader's state is a list. It is the dict of state_dict"):
+    @pytest.mark.parametrize("state", [[1], [], None, 0, ""])
+    def test_that_is_no_dict_is_a_sentence(self, state: Any, loader: Loader) -> None:
+        with pytest.raises(LoaderStateError, match="The loader's state is a .*. It is the dict of state_dict"):
             loader(single(20)).load_state_dict(state)
+
+    def test_of_a_node_that_is_gone_goes_on_where_that_is_allowed(self, loader: Loader) -> None:
+        children = [WeightedDataset(dataset=single(9), name=name) for name in "ab"]
+        both, one = (DatasetMixConfig(datasets=datasets, name="mix") for datasets in (children, children[:1]))
+        state = loader(both).state_dict()
+        with pytest.raises(LoaderStateError, match="b is gone; mix was"):
+            loader(one).load_state_dict(state)
+        loader(one, allow_changed=("b", "mix")).load_state_dict(state)
+
+    def test_of_any_epoch_of_a_mix_with_limits_is_found_at_once(self, loader: Loader) -> None:
+        children = (
+            WeightedDataset(dataset=single(9), name="a", weight={0: 1, 30: 2}, max_epochs=2.5),
+            WeightedDataset(dataset=single(4, first=10**5), name="b"),
+        )
+        graph = DatasetMixConfig(datasets=children, stop="all")
+        state = loader(graph, repeat=True).state_dict()
+        late = loader(graph, repeat=True)
+        late.load_state_dict({**state, "epoch": 10**6})
+        firsts = [int(batch["input"][0]) for batch, _ in islice(iter(late), 6)]
+        assert set(firsts) <= {first for first, _ in rows_of(4, first=10**5)}
 
     def test_that_is_empty_changes_nothing(self, loader: Loader) -> None:
         rows = loader(single(20))

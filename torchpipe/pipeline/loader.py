@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from torchpipe._progress import say
 from torchpipe._suggest import listed
@@ -180,6 +180,12 @@ class GrainDataLoader(BaseDataLoader):
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A GrainDataLoader can't be copied or sent to another process: it holds files and threads. Build its "
+            "config again, and give that loader the state_dict() of this one."
+        )
+
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
         return type(self)(self.config, **self._arguments)
@@ -242,7 +248,7 @@ class GrainDataLoader(BaseDataLoader):
         Raises:
             LoaderStateError: it is damaged, or of other rows; what differs is named.
         """
-        if not state_dict:
+        if isinstance(state_dict, Mapping) and not state_dict:
             return
         self.close()
         self._source.load_state_dict(state_dict)

@@ -1,6 +1,7 @@
 """Where a loader stands, as a small flat dict, and what it has to belong to."""
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,12 +25,8 @@ def checked_state(
 
     Raises:
         LoaderStateError: it has another version, is damaged, or is of other rows; all that differs is named.
-        ConfigError: allow_changed names what there is not.
+        ConfigError: allow_changed names what neither the graph nor the state has.
     """
-    if unknown := [name for name in allow_changed if name not in graph]:
-        raise ConfigError(
-            f"allow_changed has {unknown[0]!r}, and the graph has {listed(graph)}.{did_you_mean(unknown[0], graph)}"
-        )
     if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LoaderStateError(f"The loader's state is a {type(state).__name__}. It is the dict of state_dict().")
     version = state.get("version")
@@ -37,7 +34,12 @@ def checked_state(
         raise LoaderStateError(
             f"unsupported GrainDataLoader state version {version!r}: this one reads {STATE_VERSION}. Start anew."
         )
-    before = _json(state, "graph")
+    before = _texts(state, "graph")
+    known = {**graph, **before}
+    if unknown := [name for name in allow_changed if name not in known]:
+        raise ConfigError(
+            f"allow_changed has {unknown[0]!r}, and the graph has {listed(known)}.{did_you_mean(unknown[0], known)}"
+        )
     if state.get("way") != way:
         raise LoaderStateError(
             f"The state is of a graph that ran {_WAYS.get(str(state.get('way')), 'otherwise')}, and now it runs "
@@ -100,14 +102,27 @@ def _difference(name: str, before: str | None, now: str | None) -> str:
     return f"{name} gives other samples, for {' and '.join(parts)} changed" if parts else f"{name} changed"
 
 
+def _texts(state: Mapping[str, Any], name: str) -> dict[str, str]:
+    """A mapping of texts that the state holds as one text."""
+    found = _json(state, name)
+    if not all(isinstance(value, str) for value in found.values()):
+        raise _unreadable(state, name)
+    return found
+
+
 def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         found = json.loads(state[name])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
+        raise _unreadable(state, name)
     return found
+
+
+def _unreadable(state: Mapping[str, Any], name: str) -> LoaderStateError:
+    told = reprlib.repr(state.get(name))
+    return LoaderStateError(f"The loader's state has {name} {told}, which can't be read. Start anew.")
 
 
 class ShardPlace(NamedTuple):
