@@ -78,7 +78,8 @@ def loader(tmp_path: Path) -> Loader:
 
     def make(dataset: Any, *, rank: int = 0, world_size: int = 1, length: int = 64, **options: Any) -> GrainDataLoader:
         config = GrainDataLoader.Config(
-            dataset=dataset, cache_dir=str(tmp_path), num_proc=1, **{"planned": True, "repeat": False, **options}
+            dataset=dataset,
+            **{"cache_dir": str(tmp_path), "num_proc": 1, "planned": True, "repeat": False, **options},
         )
         return config.build(
             tokenizer=None,
@@ -406,6 +407,24 @@ def test_a_mix_that_would_go_through_a_source_for_ever_is_refused(weight: Any, l
 def test_a_loader_is_not_copied(copied: Callable[[Any], Any], loader: Loader) -> None:
     with pytest.raises(TypeError, match=r"can't be copied or sent to another process.*give that loader the state_dict"):
         copied(loader(single(9)))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"num_workers": 10**30}, "num_workers is 10+. These are processes of this machine: 4,096 at most"),
+        ({"num_proc": 10**6}, "num_proc is 1000000. These are processes"),
+        ({"cache_dir": 5}, "cache_dir is 5. Give the path of a folder"),
+        (
+            {"max_num_documents": 2**40},
+            "max_num_documents is 1099511627776. Give a whole number, 2,147,483,647 at",
+        ),
+        ({"length": 10**30}, "max_context_length is 10+. Give a whole number, 2,147,483,647 at most"),
+    ],
+)
+def test_numbers_that_no_machine_has_are_refused(options: dict[str, Any], sentence: str, loader: Loader) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        loader(single(9), **options)
 
 
 class TestState:

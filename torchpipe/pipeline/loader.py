@@ -4,6 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from torchpipe._progress import say
@@ -296,6 +297,9 @@ def exhausting(loader: BaseDataLoader) -> Iterator[TrainerBatch]:
     raise DataloaderExhaustedError("The loader has no more batches. Set repeat=True or more num_epochs to go on.")
 
 
+_MOST_PROCESSES = 4_096
+
+
 def _check(config: GrainDataLoader.Config) -> None:
     for name, least in (
         ("num_prefetch_batches", 0),
@@ -309,6 +313,10 @@ def _check(config: GrainDataLoader.Config) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
+        if name in ("num_workers", "num_proc") and value > _MOST_PROCESSES:
+            raise ConfigError(f"{name} is {value!r}. These are processes of this machine: {_MOST_PROCESSES:,} at most.")
+    if not isinstance(config.cache_dir, str | PurePath | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"cache_dir is {config.cache_dir!r}. Give the path of a folder, or leave it out.")
     for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
         if not any(getattr(config, name) is one for one in allowed):
             raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")

@@ -68,6 +68,8 @@ class IndexedJsonlSource(Configurable):
                     f"patterns is {given!r}. Give paths or patterns in a tuple, such as ('data/*.jsonl',)."
                 )
             self.patterns = tuple(map(str, given))
+            if not isinstance(self.cache_dir, str | Path | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigError(f"cache_dir is {self.cache_dir!r}. Give the path of a folder, or leave it out.")
 
     def __init__(self, config: Config, *, dataset_iteration_policy: DatasetIterationPolicy | None = None) -> None:
         self.config = config
