@@ -31,7 +31,7 @@ def test_plan_shows_the_graph_as_text_and_as_json(words: list[str], capsys: pyte
     assert main(["plan", *words, "--ranks", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["graph"]["world_size"] == 2
     assert main(["plan", *words, "--strategies", "next_fit"]) == 1
-    assert "Error: strategies and max_seq_len were given. No other packs are compared" in capsys.readouterr().err
+    assert "Error: A graph takes no strategies. No other packs are compared" in capsys.readouterr().err
 
 
 def test_explain_shows_a_source_the_graph_and_a_node(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

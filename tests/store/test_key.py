@@ -7,9 +7,11 @@ from torchpipe.store.build import build_store
 from torchpipe.store.key import StoreKey, what_changed
 
 
-def test_its_digest_is_of_all_fields_but_the_name_of_the_source() -> None:
-    key = StoreKey(fields={"source": "a", "tokenizer": "1", "overflow": "2"})
-    assert key.digest == StoreKey(fields={"overflow": "2", "tokenizer": "1", "source": "b"}).digest
+def test_its_digest_is_of_all_fields_but_the_names_of_source_and_node() -> None:
+    key = StoreKey(fields={"source": "a", "node": "math", "tokenizer": "1", "overflow": "2"})
+    other = StoreKey(fields={"overflow": "2", "tokenizer": "1", "source": "b", "node": "again"})
+    assert key.digest == other.digest
+    assert key.differences(other) == []
     assert key.digest != StoreKey(fields={"source": "a", "tokenizer": "1"}).digest
     assert len(key.digest) == 32
 

@@ -158,10 +158,10 @@ def plan_config(
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name} is {value!r}. Give a whole number, 1 or more.")
     settings = _settings(cfg)
-    is_asked = bool(strategies or max_seq_lens)
+    asked = [name for name, given in (("strategies", strategies), ("max_seq_len", max_seq_lens)) if given]
     has_graph = is_of_graph(cfg, "dataset")
-    if has_graph and is_asked:
-        raise ConfigError(f"strategies and max_seq_len were given. {_NO_OTHER_PACKS}")
+    if has_graph and asked:
+        raise ConfigError(f"A graph takes no {' and no '.join(asked)}. {_NO_OTHER_PACKS}")
     for key in ("tokenizer",) if has_graph else ("tokenizer", "dataset"):
         if cfg.get(key) is None:
             raise ConfigError(
@@ -205,7 +205,7 @@ def plan_config(
             batch_size=settings["batch_size"],
         )
     except ConfigError as error:
-        if is_asked:
+        if asked:
             raise
         why = str(error)
     return PlanReport(

@@ -16,8 +16,8 @@ class StoreKey:
     """Everything that decides what is in a store, by name.
 
     Attributes:
-        fields: text by name. ``source`` is what people call the source; it decides nothing, since other fields say
-            what it holds, and stands there to compare stores of one source.
+        fields: text by name. ``source`` is what people call the source, and ``node`` what a graph calls it: they decide
+            nothing, since other fields say what it holds. ``source`` stands there to compare stores of one source.
 
     >>> key = StoreKey(fields={"source": "chats.json", "tokenizer": "a1"})
     >>> key.differences(StoreKey(fields={"source": "chats.json", "tokenizer": "b2", "filter_fn": "c3"}))
@@ -29,14 +29,17 @@ class StoreKey:
     @property
     def digest(self) -> str:
         """32 hexadecimal characters, the name of the store's folder."""
-        deciding = {name: value for name, value in self.fields.items() if name != "source"}
+        deciding = {name: value for name, value in self.fields.items() if name not in _NAMES}
         return hashlib.blake2b(json_bytes(deciding), digest_size=16).hexdigest()
 
     def differences(self, other: "StoreKey") -> list[str]:
         """The names of the deciding fields that only one of the two has, or that differ."""
-        names = (self.fields.keys() | other.fields.keys()) - {"source"}
+        names = (self.fields.keys() | other.fields.keys()) - _NAMES
         return sorted(name for name in names if self.fields.get(name) != other.fields.get(name))
 
+
+_NAMES = {"source", "node"}
+"""Fields that only name what other fields say."""
 
 _SAID = {"model_transform": "tokenizer (model_transform)", "message_transform": "messages (message_transform)"}
 """Fields by the names that people know; ``source.file 0`` and its like say it themselves."""

@@ -224,7 +224,10 @@ def _document(made: Mapping[str, Any]) -> TextSequence:
 
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:
-    decode = tokenizer.decode
+    """The text of tokens; the ids, where the tokenizer only encodes."""
+    decode = getattr(tokenizer, "decode", None)
+    if not callable(decode):
+        return " ".join(map(str, tokens))
     try:
         return decode(tokens, truncate_at_eos=False, skip_special_tokens=False)
     except TypeError:  # not one of torchpipe's

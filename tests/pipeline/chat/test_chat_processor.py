@@ -12,7 +12,7 @@ from torchpipe._fingerprint import fingerprint
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data import Message, OpenAIToMessages, ShareGPTToMessages
 from torchpipe.errors import ConfigError, DataError
-from torchpipe.pipeline import ChatProcessor, TextSequence
+from torchpipe.pipeline import ChatProcessor, TextProcessor, TextSequence
 from torchpipe.pipeline.processors import without_draws
 
 RNG = np.random.default_rng(0)
@@ -143,6 +143,26 @@ def test_a_tokenizer_without_an_end_is_refused(chat: Any, titan: Any) -> None:
     tokenizer.eos_id = None
     with pytest.raises(ValueError, match="^Tokenizer does not have an eos_id set"):
         chat(tokenizer)
+
+
+def test_a_tokenizer_that_only_encodes_is_enough(chat: Any, context_of: Any, capsys: Any) -> None:
+    class Bytes:
+        """What TorchTitan's processors call of a tokenizer."""
+
+        bos_id, eos_id = 256, 257
+
+        def encode(self, text: str, add_bos: bool, add_eos: bool) -> list[int]:
+            return [256] * add_bos + list(text.encode()) + [257] * add_eos
+
+        def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> str:
+            turns = "".join(f"[{turn['role']}]{turn['content']}" for turn in messages)
+            return turns + "[assistant]" * options.get("add_generation_prompt", False)
+
+    made = chat(Bytes())(rows({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}), RNG)
+    assert made.labels[made.labels != IGNORE_INDEX].tolist() == [ord("!"), 257]
+    assert "256 91 117 115 101 114 93 63" in capsys.readouterr().err  # it is shown as numbers
+    text = TextProcessor.Config().build(context=context_of(Bytes()))({"text": "a"}, RNG)
+    assert text.input_ids.tolist() == [256, 97]
 
 
 def test_tools_need_a_format_that_writes_them(chat: Any, titan: Any) -> None:
