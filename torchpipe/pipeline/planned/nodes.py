@@ -290,17 +290,22 @@ class Mix(Node):
     def _given_before(self, run: Run, epoch: int) -> Counter[str]:
         """How many rows of each node earlier epochs have had; as far back as that matters.
 
-        It does until the weights change no more, and an epoch has had nothing of nodes with a limit: nor will later
-        ones.
+        It does until the weights change no more, and no node with a limit has anything left.
         """
-        limited = [part.name for part, most in zip(self.parts, self.max_epochs, strict=True) if most is not None]
+        limited = [
+            (part, weights[0], most)
+            for part, weights, most in zip(self.parts, self.weights, self.max_epochs, strict=True)
+            if most is not None
+        ]
         if self._is_steady and not limited:
             return Counter()
         last_turn = max(max(weights) for weights in self.weights)
         while len(self._until) <= epoch:
             given = self._until[-1]
-            took = given - self._until[-2] if len(self._until) > 1 else None
-            if took is not None and given.total() >= last_turn and not any(took[name] for name in limited):
+            if given.total() >= last_turn and all(
+                self._source(run, part.name, part.items(run), weight, most, given[part.name]) is None
+                for part, weight, most in limited
+            ):
                 return given
             shares = self._shares_of(run, len(self._until) - 1)
             self._until.append(given + Counter({share.name: share.items for share in shares}))
