@@ -81,7 +81,9 @@ def known_controls(tokenizer: Any) -> dict[str, int]:
         if not isinstance(token_id, int) or token_id < 0 or token_id in known.values():
             continue
         text = getattr(tokenizer, f"{name}_token", None)
-        if not text and callable(decode := getattr(tokenizer, "decode", None)):  # without it, no text is known to be one
+        if not text and callable(
+            decode := getattr(tokenizer, "decode", None)
+        ):  # without it, no text is known to be one
             text = decode([token_id])
         if isinstance(text, str) and text:
             known[text] = token_id

@@ -130,6 +130,11 @@ class HuggingFaceStreamingSource(Configurable, grain.IterDataset[Mapping[str, An
         self._part, self._num_parts = dataset_iteration_policy.dp_rank, dataset_iteration_policy.dp_world_size
         self._stream = RowStream(config.path, config.options())
 
+    @property
+    def num_rows_of_epoch(self) -> int | None:
+        """The rows of an epoch at most; None before one was read."""
+        return self._stream.num_rows_of_epoch
+
     def __iter__(self) -> "HuggingFaceCursorIterator":
         return HuggingFaceCursorIterator(
             ShardCursor(

@@ -76,6 +76,7 @@ class ShardCursor(Iterator[Mapping[str, Any]]):
             )
         if not self._repeat or not self._num_rows:
             raise StopIteration
+        self._stream.num_rows_of_epoch = self._num_rows
         self._begin(self.epoch + 1)
 
     def place(self) -> dict[str, Any]:
