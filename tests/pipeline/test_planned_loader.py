@@ -49,6 +49,18 @@ class Counting(SampleProcessor):
         return "consecutive ids"
 
 
+class Picky(Counting):
+    """Refuses rows of other lengths."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence | None:
+        if len(sample) != 2:
+            raise DataError("Two numbers are wanted.")
+        return super().__call__(sample, rng)
+
+    def fingerprint(self) -> str:
+        return "consecutive ids of two numbers"
+
+
 def rows_of(number: int, *, first: int = 0, longest: int = 30) -> list[list[int]]:
     return [[first + 100 * row, 1 + row * 7 % longest] for row in range(number)]
 
@@ -261,6 +273,21 @@ def test_equal_sources_of_any_name_share_a_store(loader: Loader, tmp_path: Path)
         assert len(planned.rows.graph.stores) == 1
         assert pairs(list(planned)).keys() == pairs_of_rows(rows_of(10)).keys()
     assert len(list(tmp_path.glob("store/*/manifest.json"))) == 1
+
+
+def test_errors_of_rows_that_are_left_out_name_their_own_source(loader: Loader, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        rows: list[Any] = [*rows_of(5), [3, 2, 1]]
+        source = SingleDatasetConfig(
+            source=rows,
+            processor=Picky.Config(),
+            on_error="quarantine",
+            quarantine_file=str(tmp_path / f"{name}.jsonl"),
+            name=name,
+        )
+        loader(source)
+        refused = json.loads((tmp_path / f"{name}.jsonl").read_text(encoding="utf-8"))
+        assert (refused["source"], refused["error"]) == (name, f"Row 5 of {name}: Two numbers are wanted.")
 
 
 def test_packs_of_mixed_packs_hold_each_token_once(loader: Loader) -> None:
