@@ -111,6 +111,11 @@ def test_what_can_not_be_loaded_is_one_sentence(tmp_path: Path) -> None:
             config(**settings).build(dataset_iteration_policy=policy_of())
 
 
+def test_a_stream_of_an_empty_file_holds_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"0\.json holds no rows. Give a file with at least one"):
+        stream(files(tmp_path, [0]))
+
+
 def test_a_malformed_line_of_a_stream_is_one_sentence(tmp_path: Path) -> None:
     settings = files(tmp_path, [3])
     (tmp_path / "0.json").write_text('{"n": 1}\n{"n": \n', encoding="utf-8")
