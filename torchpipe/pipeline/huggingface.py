@@ -48,6 +48,10 @@ class LoadDatasetConfig(Configurable.Config):
                 "load_dataset_kwargs, which has none of them; streaming is what HuggingFaceStreamingSource is for."
             )
 
+    def describe(self) -> str:
+        """The file's or data set's name, and a split that cuts it."""
+        return describe_source(self.path, self.options())
+
     def options(self) -> dict[str, Any]:
         """The arguments of ``load_dataset`` but for its first."""
         given = {"name": self.name, "revision": self.revision}

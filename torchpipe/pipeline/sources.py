@@ -67,6 +67,10 @@ class IndexedJsonlSource(Configurable):
                 )
             self.patterns = tuple(self.patterns)  # YAML has lists
 
+        def describe(self) -> str:
+            """The files, as they are named."""
+            return ", ".join(self.patterns)
+
     def __init__(self, config: Config, *, dataset_iteration_policy: DatasetIterationPolicy | None = None) -> None:
         self.config = config
         self._rows = JsonRows([SourceFile.of_path(path, config.cache_dir) for path in _matched(config.patterns)])
