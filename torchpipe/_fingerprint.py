@@ -21,6 +21,7 @@ from typing import Any, cast
 from torchpipe._fingerprint_arrays import is_array, write_array
 from torchpipe._fingerprint_held import BUILTIN_BASES, HELD
 from torchpipe._fingerprint_libraries import write_held
+from torchpipe._fingerprint_memory import answer_of
 from torchpipe._own_code import is_own, library_version
 from torchpipe.errors import NoFingerprint
 
@@ -247,7 +248,7 @@ class Writer:
         of_function = isinstance(value, types.FunctionType) and "fingerprint" in vars(value)
         if isinstance(value, type) or not (of_function or callable(getattr(type(value), "fingerprint", None))):
             return False
-        said = cast(Any, value).fingerprint()
+        said = answer_of(value, "fingerprint()", cast(Any, value).fingerprint)
         if not isinstance(said, str) or not said:
             raise self.refuse(f"{type_name(value)}.fingerprint() returned {said!r}, not a text", standalone=True)
         self.mark("said", said)

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchpipe._fingerprint_memory import answer_of
 from torchpipe._own_code import library_version
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def write_held(writer: "Writer", value: Any) -> bool:
 def _write_tokenizer(writer: "Writer", tokenizer: Any) -> None:
     """A tokenizer of the tokenizers library, as its file would have it."""
     _write_release(writer, "tokenizers")
-    writer.mark("tokenizer", tokenizer.to_str())
+    writer.mark("tokenizer", answer_of(tokenizer, "to_str()", lambda: tokenizer.to_str().encode()))
     writer.write(tokenizer.encode_special_tokens)
 
 

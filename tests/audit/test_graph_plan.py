@@ -88,11 +88,30 @@ def test_sources_nodes_and_rows_are_what_a_run_counts(config: Graph) -> None:
 
 def test_the_first_epoch_is_laid_out_over_ranks_as_a_run_lays_it_out() -> None:
     """What the spread is measured on."""
-    rows = RowSteps(lambda epoch: 11, start=Cursor(0, 0), num_epochs=1, global_batch_size=4)
-    measured = GlobalSteps(num_packs=11, global_batch_size=4, shuffle=False, balance="none")
-    for step in range(3):
-        layouts = [each.layout(0, step, world_size=2, batch_size=1).tolist() for each in (rows, measured)]
-        assert layouts[0] == layouts[1]
+    costs = np.arange(11) * 7 % 11
+    ways: list[tuple[Any, Any]] = [("none", None), ("within_step", lambda epoch, rows: costs[rows])]
+    for balance, costs_of in ways:
+        rows = RowSteps(lambda epoch: 11, start=Cursor(0, 0), num_epochs=1, global_batch_size=4, costs=costs_of)
+        measured = GlobalSteps(num_packs=11, global_batch_size=4, shuffle=False, balance=balance, costs=costs)
+        for step in range(3):
+            layouts = [each.layout(0, step, world_size=2, batch_size=1).tolist() for each in (rows, measured)]
+            assert layouts[0] == layouts[1]
+
+
+@pytest.mark.parametrize("balance", ["within_step", "none"])
+def test_what_balance_gives_is_told_beside_the_other_way(balance: Any, config: Graph) -> None:
+    cfg = config(max_steps=7, dataloader__balance=balance, gradient_accumulation_steps=3)
+    plan = plan_config(cfg, world_size=2)
+    assert plan.graph is not None
+    assert plan.graph.rows is not None
+    spreads = plan.graph.rows.spreads
+    assert plan.graph.rows.spread == spreads[plan.graph.rows.balance]
+    assert spreads["within_step"].mean < spreads["none"].mean
+    other: Any = next(way for way in spreads if way != balance)
+    text = text_of(plan)
+    assert f"{balance}: the costliest rank costs {plan.graph.rows.spread.worst:.3f} times" in text
+    assert f"{other}: {spreads[other].worst:.3f} and {spreads[other].mean:.3f}" in text
+    assert ("A run evens ranks out by the cost for" in text) == (balance == "within_step")
 
 
 def test_text_says_what_each_part_did(config: Graph) -> None:
@@ -110,7 +129,8 @@ def test_text_says_what_each_part_did(config: Graph) -> None:
         "an epoch, 7 in the run; 2 rows a step and 0 of padding = world size 2 x accumulation 1 x rows a batch 1"
         in text
     )
-    assert "rows go in order: the costliest rank costs " in text
+    assert "within_step: the costliest rank costs " in text
+    assert "a rank has one row of a step, and there is nothing to even out" in text
     assert text.endswith("No other packs are compared: the nodes of the graph say how its rows are packed.")
 
 
@@ -153,6 +173,7 @@ def test_json_has_the_same_numbers(config: Graph) -> None:
     assert [source["ledger"]["stored"] for source in graph["sources"]] == [21, 21]
     assert {node["kind"] for node in graph["nodes"]} == {"mix", "packing"}
     assert set(graph["rows"]["spread"]) == {"worst", "mean", "worst_micro_batch", "worst_step", "num_steps"}
+    assert graph["rows"]["spreads"][graph["rows"]["balance"]] == graph["rows"]["spread"]
 
 
 def test_a_graph_that_grain_runs_is_told_in_one_sentence_and_what_is_known(config: Graph) -> None:

@@ -64,6 +64,19 @@ def test_batches_have_the_same_keys_and_workers_share_the_rows(questions: list[s
     assert counted({"tokens": row.tolist()} for batch in shared for row in batch["tokens"]).total() == 20
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("num_workers", [1, 3, 4])
+@pytest.mark.parametrize("num_files", [1, 2, 4])
+def test_workers_give_each_item_once(num_files: int, num_workers: int, questions: list[str]) -> None:
+    """Whether the files divide among them, are fewer, or have rows enough for each."""
+    Path(questions[0]).write_text(json.dumps({"input": "1 + 1?", "output": "2"}) + "\n", encoding="utf-8")
+    files = questions[:num_files]
+    loader = DataLoader(instruct(files, streaming=True), batch_size=None, num_workers=num_workers)
+    expected = counted(instruct(files))
+    assert counted(loader) == expected
+    assert counted(loader) == expected
+
+
 def test_each_pass_reads_the_files_in_another_order(questions: list[str]) -> None:
     stream = instruct(questions, streaming=True)
     first, second = list(stream), list(stream)

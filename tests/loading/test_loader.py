@@ -162,6 +162,51 @@ def test_batches_read_at_once_are_those_read_one_by_one(make_packs: Make) -> Non
         assert [bytes_of(step) for step in one] == [bytes_of(step) for step in other]
 
 
+class ReadTogether:
+    """Packs of which a loader should read five at a time."""
+
+    num_read_at_once = 5
+
+    def __init__(self, packs: Any) -> None:
+        self.packs = packs
+        self.asked: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.packs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.packs, name)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        self.asked.append(list(indices))
+        return [self.packs[index] for index in indices]
+
+
+@pytest.mark.parametrize("read_ahead", [0, 1, 3])
+def test_items_of_several_batches_that_are_read_together_make_the_same_batches(
+    make_packs: Make, read_ahead: int
+) -> None:
+    check_resuming(ReadTogether(make_packs(50)), 2, 3, range(0, 18, 5), read_ahead=read_ahead)
+    for one, other in zip(loaders(ReadTogether(make_packs(26)), 3), loaders(make_packs(26), 3), strict=True):
+        assert [bytes_of(step) for step in one] == [bytes_of(step) for step in other]
+
+
+def test_items_are_read_together_and_each_batch_is_made_when_it_is_asked_for(make_packs: Make) -> None:
+    collated: list[int] = []
+
+    def collate(items: Sequence[Any]) -> int:
+        collated.append(len(items))
+        return len(items)
+
+    data = ReadTogether(make_packs(7))
+    steps = GlobalSteps.of(data, global_batch_size=2, shuffle=False)
+    loader = StepLoader(data, steps, batch_size=2, collate_fn=collate, read_ahead=0)
+    next(iter(loader))
+    assert (data.asked, collated) == ([[0, 1, 2, 3]], [2])
+    list(loader)
+    assert data.asked[1:] == [[2, 3, 4, 5], [6]], "what was read and not asked for is read again; no pack is -1"
+
+
 def test_reading_batches_leaves_the_random_stream_alone(make_packs: Make) -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchpipe.models import DecoderConfig, RopeScaling, build_decoder
+from torchpipe.errors import CheckpointError
+from torchpipe.models import DecoderConfig, RopeScaling, build_decoder, load_hf_weights, save_hf_weights
 from torchpipe.models.lora import build_lora_decoder
 from torchpipe.modules import TransformerDecoder
 
@@ -166,3 +167,31 @@ def same_logits() -> Callable[..., None]:
         torch.testing.assert_close(logits, expected, atol=float(1e-5 * expected.abs().max()), rtol=1e-5)
 
     return compare
+
+
+@pytest.fixture
+def folder(tmp_path: Path, fresh: Callable[..., Any]) -> Path:
+    """A checkpoint in Hugging Face's layout, in one file."""
+    save_hf_weights(fresh(), tmp_path / "base")
+    return tmp_path / "base"
+
+
+@pytest.fixture
+def shards(tmp_path: Path, fresh: Callable[..., Any]) -> Path:
+    """The same in several files."""
+    save_hf_weights(fresh(), tmp_path / "shards", max_shard_bytes=30_000)
+    return tmp_path / "shards"
+
+
+@pytest.fixture
+def refuses() -> Callable[..., CheckpointError]:
+    """Function (model, folder, message, files) -> the refusal to load that; the model is as it was."""
+
+    def check(model: Any, folder: Path, message: str, files: list[str] | None = None) -> CheckpointError:
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        with pytest.raises(CheckpointError, match=message) as caught:
+            load_hf_weights(model, folder, files)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+        return caught.value
+
+    return check

@@ -1,23 +1,33 @@
-"""Tokenizers of the pipeline's tests: torchtitan's form around a real file, and torchpipe's own."""
+"""What the pipeline's tests share: tokenizers in torchtitan's form and torchpipe's own, loaders, graphs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
 import tokenizers
+import users_components
+from numbered_graphs import Loader, loader_of
 
-from torchpipe.pipeline import DatasetBuildContext, DatasetIterationPolicy
+from torchpipe.pipeline import (
+    ChatProcessor,
+    ConcatThenSplitPackingConfig,
+    DatasetBuildContext,
+    DatasetIterationPolicy,
+    IndexedJsonlSource,
+    SingleDatasetConfig,
+    TextProcessor,
+)
 from torchpipe.tokenizers import ChatTemplateTokenizer
 from torchpipe.tokenizers.families import QWEN3
 
 DEEPSEEK_ENDS = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 
 collect_ignore = ["killed_loader.py", "ranks_of_graphs.py"]
-"""Scripts that find each other in their own folder, where they are run."""
+"""Scripts, which do their work where they are imported."""
 
 
 @cache
@@ -135,3 +145,43 @@ def grain_of() -> Callable[..., Any]:
 def graph_rows() -> Callable[[Any], list[Any]]:
     """Function (what Grain runs) -> all of its rows, one after the other."""
     return lambda dataset: list(dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset)
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Loader:
+    """Function (graph, rank=, world_size=, length=, the config's fields) -> a loader, with this test's stores."""
+    return partial(loader_of, cache_dir=str(tmp_path))
+
+
+@pytest.fixture
+def users() -> Any:
+    """The user's own module."""
+    return users_components
+
+
+@pytest.fixture
+def c4(shared_data: Path) -> SingleDatasetConfig:
+    """150 pages of text."""
+    return SingleDatasetConfig(
+        source=IndexedJsonlSource.Config(patterns=(str(shared_data / "llamafactory" / "c4_demo.jsonl"),)),
+        processor=TextProcessor.Config(),
+    )
+
+
+@pytest.fixture
+def gsm8k(shared_data: Path, tmp_path: Path) -> SingleDatasetConfig:
+    """The first 400 rows as conversations."""
+    rows = (shared_data / "gsm8k" / "train.jsonl").read_text(encoding="utf-8").splitlines()[:400]
+    (tmp_path / "gsm8k.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return SingleDatasetConfig(
+        source=IndexedJsonlSource.Config(patterns=(str(tmp_path / "*.jsonl"),)),
+        processor=ChatProcessor.Config(messages_fn=users_components.question_and_answer),
+    )
+
+
+@pytest.fixture
+def cropped(c4: SingleDatasetConfig) -> ConcatThenSplitPackingConfig:
+    """A random part of each page."""
+    return ConcatThenSplitPackingConfig(
+        dataset=SingleDatasetConfig(source=c4.source, processor=users_components.RandomCrop.Config(num_tokens=64))
+    )

@@ -1,15 +1,17 @@
-"""Graphs of numbered rows, for scripts that run as ranks or are killed."""
+"""Graphs of numbered rows, and what their loaders give: for tests, and for scripts that run as ranks or are killed."""
 
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grain
 import numpy as np
+import torch
 
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
@@ -25,15 +27,19 @@ from torchpipe.pipeline import (
 )
 
 LENGTH = 64
+SHORT = {"shortest": 2, "longest": 21}
+"""Lengths of rows, of which each becomes a document."""
+Item = TypeVar("Item")
+Loader = Callable[..., GrainDataLoader]
 
 
-def rows_of(number: int, first: int = 0) -> list[list[int]]:
-    """Rows ``[first token, tokens]``, 2 to 21 tokens each."""
-    return [[first + 100 * row, 2 + row * 7 % 20] for row in range(number)]
+def rows_of(number: int, *, first: int = 0, shortest: int = 1, longest: int = 30) -> list[list[int]]:
+    """Rows ``[first token, tokens]``, of all lengths between the two."""
+    return [[first + 100 * row, shortest + row * 7 % (longest - shortest + 1)] for row in range(number)]
 
 
 class Consecutive(SampleProcessor):
-    """A row ``[first, tokens]`` to that many consecutive ids."""
+    """A row ``[first, tokens]`` to that many consecutive ids; of one token, nothing."""
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class Config(SampleProcessor.Config):
@@ -49,7 +55,7 @@ class Consecutive(SampleProcessor):
     def fingerprint(self) -> str:
         return "consecutive ids"
 
-    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence | None:
         first, number = sample
         if self.config.calls_file:
             with Path(self.config.calls_file).open("ab", buffering=0) as file:
@@ -57,6 +63,8 @@ class Consecutive(SampleProcessor):
         time.sleep(self.config.seconds)
         if first == self.config.bad:
             raise ValueError(f"the row of {first} is bad")
+        if number < 2:
+            return None
         ids = np.arange(first, first + number)
         return TextSequence(input_ids=ids[:-1], labels=ids[1:])
 
@@ -91,7 +99,7 @@ class Stream:
 
     def build(self, *, dataset_iteration_policy: Any) -> Numbers:
         part, parts = dataset_iteration_policy.dp_rank, dataset_iteration_policy.dp_world_size
-        rows = rows_of(self.number)
+        rows = rows_of(self.number, **SHORT)
         own = rows[part::parts]
         if self.is_uneven:
             own = rows[parts - 1 :] if part == 0 else rows[part - 1 : part]
@@ -103,13 +111,18 @@ def stream(number: int = 33, *, is_uneven: bool = False, **options: Any) -> Sing
     return SingleDatasetConfig(source=source, processor=Consecutive.Config(**options), name="stream")
 
 
+def single(number: int, *, name: str | None = None, **options: Any) -> SingleDatasetConfig:
+    """A graph of such rows; options: of ``rows_of``."""
+    return SingleDatasetConfig(source=rows_of(number, **options), processor=Consecutive.Config(), name=name)
+
+
 def planned(number: int = 33, first: int = 0, **options: Any) -> SingleDatasetConfig:
-    processor = Consecutive.Config(**options)
-    return SingleDatasetConfig(source=rows_of(number, first), processor=processor, name=f"planned {first}")
+    rows = rows_of(number, first=first, **SHORT)
+    return SingleDatasetConfig(source=rows, processor=Consecutive.Config(**options), name=f"planned {first}")
 
 
 def cropped(number: int = 33) -> SingleDatasetConfig:
-    return SingleDatasetConfig(source=rows_of(number), processor=Cropped.Config(), name="cropped")
+    return SingleDatasetConfig(source=rows_of(number, **SHORT), processor=Cropped.Config(), name="cropped")
 
 
 def part_full(**options: Any) -> dict[str, Any]:
@@ -143,10 +156,55 @@ FINITE: dict[str, Callable[[], Any]] = {
 }
 
 
-def loader_of(dataset: Any, cache_dir: str, *, rank: int, world_size: int, **options: Any) -> GrainDataLoader:
+def loader_of(
+    dataset: Any,
+    cache_dir: str,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    length: int = LENGTH,
+    tokenizer: Any = None,
+    **options: Any,
+) -> GrainDataLoader:
     config = GrainDataLoader.Config(dataset=dataset, cache_dir=cache_dir, **{"num_proc": 1, **options})
     return config.build(
-        tokenizer=None, max_context_length=LENGTH, num_tokens_per_batch=LENGTH, dp_rank=rank, dp_world_size=world_size
+        tokenizer=tokenizer,
+        max_context_length=length,
+        num_tokens_per_batch=length,
+        dp_rank=rank,
+        dp_world_size=world_size,
+    )
+
+
+def in_run_order(by_rank: Sequence[Sequence[Item]]) -> list[Item]:
+    """The batches of all ranks, of which each has as many, in the order of the run."""
+    return [batch for turn in zip(*by_rank, strict=True) for batch in turn]
+
+
+def pairs(batches: Sequence[TrainerBatch]) -> Counter[tuple[int, int]]:
+    """How often each token is trained on to follow another."""
+    found: Counter[tuple[int, int]] = Counter()
+    for batch, labels in batches:
+        trained = labels != -100
+        found.update(zip(batch["input"][trained].tolist(), labels[trained].tolist(), strict=True))
+    return found
+
+
+def pairs_of_rows(rows: Sequence[Sequence[int]]) -> Counter[tuple[int, int]]:
+    """The same of rows, each once."""
+    return Counter((token, token + 1) for first, number in rows for token in range(first, first + number - 1))
+
+
+def labels_of(number: int) -> Counter[int]:
+    """How often each label is trained on in one pass over ``stream`` or ``planned`` of so many rows."""
+    return Counter(label for _, label in pairs_of_rows(rows_of(number, **SHORT)).elements())
+
+
+def equal(one: Sequence[TrainerBatch], two: Sequence[TrainerBatch]) -> bool:
+    """Whether the batches are the same, and in the same order."""
+    return len(one) == len(two) and all(
+        torch.equal(a[1], b[1]) and a[0].keys() == b[0].keys() and torch.equal(a[0]["input"], b[0]["input"])
+        for a, b in zip(one, two, strict=True)
     )
 
 

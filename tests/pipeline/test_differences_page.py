@@ -29,10 +29,12 @@ def test_every_test_that_is_named_is_there(page: str, repository: Path) -> None:
     named = re.findall(r"`([\w/]+\.py)::([\w:]+)`", page)
     assert len(named) > 30
     for file, test in named:
-        path = repository / file if "/" in file else repository / "tests" / "pipeline" / file
+        folder, _, name = file.rpartition("/")
+        (path,) = (repository / (folder or "tests/pipeline")).rglob(name)
         assert test in names_in(path), f"{file}::{test}"
 
 
 def test_every_limit_that_is_lifted_names_a_test(page: str) -> None:
     rows = re.findall(r"^\| \d+\. .* \| (\w+).* \| (.*) ?\|$", page, flags=re.MULTILINE)
-    assert [word for word, tests in rows if not tests.strip()] == ["Not"]
+    assert len(rows) == 25
+    assert {word for word, tests in rows if not tests.strip()} <= {"Not"}

@@ -143,7 +143,10 @@ def test_what_is_no_source_is_refused(source: Any) -> None:
         (lambda: DatasetConcatConfig(datasets=[WeightedDataset(dataset=ONE)]), "A child .* is a WeightedDataset"),  # pyright: ignore
         (lambda: ConcatThenSplitPackingConfig(dataset=ONE, last_row="pda"), "last_row is 'pda'.*Did you mean 'pad'"),  # pyright: ignore
         (lambda: FirstFitPackingConfig(dataset=ONE, overflow="chop"), "overflow is 'chop'. It is one of"),  # pyright: ignore
-        (lambda: FirstFitPackingConfig(dataset=ONE, strategy="next_fit"), "strategy is 'next_fit'. It is one of"),
+        (
+            lambda: FirstFitPackingConfig(dataset=ONE, strategy="nextfit"),
+            "strategy is 'nextfit'.*Did you mean 'next_fit'",
+        ),
         (lambda: MMSamplePackingConfig(dataset=ONE, max_images_per_row=0), "max_images_per_row is 0. Give a whole"),
     ],
 )

@@ -11,6 +11,8 @@ from typing import Any
 import datasets
 import grain
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from torchpipe.config import instantiate
@@ -111,11 +113,6 @@ def test_what_can_not_be_loaded_is_one_sentence(tmp_path: Path) -> None:
             config(**settings).build(dataset_iteration_policy=policy_of())
 
 
-def test_a_stream_of_an_empty_file_holds_no_rows(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"0\.json holds no rows. Give a file with at least one"):
-        stream(files(tmp_path, [0]))
-
-
 def test_a_malformed_line_of_a_stream_is_one_sentence(tmp_path: Path) -> None:
     settings = files(tmp_path, [3])
     (tmp_path / "0.json").write_text('{"n": 1}\n{"n": \n', encoding="utf-8")
@@ -158,9 +155,27 @@ def test_ranks_share_every_epoch_without_overlap(tmp_path: Path, sizes: list[int
         assert sorted(chain.from_iterable(shares)) == list(range(12))
 
 
-def test_an_empty_stream_ends_though_it_repeats(tmp_path: Path) -> None:
+def test_an_empty_stream_ends_and_can_not_be_repeated(tmp_path: Path) -> None:
     settings = files(tmp_path, [0, 0], kind="parquet")
-    assert list(stream(settings, repeat=True)) == []
+    assert list(stream(settings)) == []
+    with pytest.raises(DataError, match=r"0.parquet, .*1.parquet holds no rows. Check the split and the files"):
+        list(stream(settings, repeat=True))
+
+
+def test_an_empty_file_of_parquet_beside_others_is_passed_over(tmp_path: Path) -> None:
+    """As pyarrow and pandas write it: with a group of no rows."""
+    settings = files(tmp_path, [2, 0, 1], kind="parquet")
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "1.parquet")
+    assert pq.ParquetFile(tmp_path / "1.parquet").num_row_groups == 1
+    assert numbers(stream(settings)) == [0, 1, 2]
+    table = HuggingFaceRandomAccessSource.Config(**settings).build(dataset_iteration_policy=policy_of())
+    assert len(table) == 3
+
+
+@pytest.mark.parametrize("config", [HuggingFaceRandomAccessSource.Config, HuggingFaceStreamingSource.Config])
+def test_an_empty_file_of_json_alone_is_one_sentence(config: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"0\.json holds no rows. Check the split and the file"):
+        config(**files(tmp_path, [0])).build(dataset_iteration_policy=policy_of())
 
 
 def leaves_out(row: Any) -> bool:

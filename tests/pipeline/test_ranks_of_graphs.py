@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numbered_graphs import SHORT, in_run_order, labels_of, rows_of
 
 SCRIPT = Path(__file__).with_name("ranks_of_graphs.py")
 Ranks = Callable[..., dict[str, list[Any]]]
@@ -36,14 +37,9 @@ def ranks(tmp_path: Path) -> Ranks:
     return run
 
 
-def rows(number: int) -> list[list[int]]:
-    """The labels of such rows of numbered_graphs.py."""
-    return [list(range(100 * row + 1, 100 * row + 2 + row * 7 % 20)) for row in range(number)]
-
-
-def in_run_order(by_rank: Sequence[Batches]) -> Batches:
+def in_turns(by_rank: Sequence[Batches]) -> Batches:
     assert len({len(batches) for batches in by_rank}) == 1, "all ranks have the same number of batches"
-    return [batch for turn in zip(*by_rank, strict=True) for batch in turn]
+    return in_run_order(by_rank)
 
 
 def tokens(batches: Batches) -> Counter[int]:
@@ -58,12 +54,14 @@ def test_a_pass_of_several_ranks_gives_each_row_once_and_ends_everywhere_at_once
     passes = {name: [of_rank[name] for of_rank in found["finite"]] for name in found["finite"][0]}
     assert len(passes) == 11
     for name, by_rank in passes.items():
-        batches = [batch for batch in in_run_order(by_rank) if batch]
+        batches = [batch for batch in in_turns(by_rank) if batch]
         number = 1 if name.startswith("fewer") else 33
         if name.startswith("random"):  # a row to a batch, cropped at its begin
-            assert sorted(batch[-1] for batch in batches) == [row[-1] for row in rows(number)]
+            assert sorted(batch[-1] for batch in batches) == [
+                first + length - 1 for first, length in rows_of(number, **SHORT)
+            ]
         else:
-            assert tokens(batches) == tokens(rows(number)), name
+            assert tokens(batches) == labels_of(number), name
     lengths = [sum(bool(batch) for batch in batches) for batches in passes["uneven stream, thread"]]
     assert lengths == [33 - world_size + 1] + [1] * (world_size - 1), "one row each but for the first rank"
     for name in passes:
@@ -71,7 +69,7 @@ def test_a_pass_of_several_ranks_gives_each_row_once_and_ends_everywhere_at_once
             assert passes[name] == passes[name.replace("thread", "none")]
     assert passes["stream, worker"] == passes["stream, none"]
 
-    assert tokens(in_run_order(found["one_store"])) == tokens(rows(103))
+    assert tokens(in_turns(found["one_store"])) == labels_of(103)
     assert (tmp_path / f"calls.{world_size}").stat().st_size == 103, "each row was processed by one rank alone"
 
     failed = 17 % world_size  # the rank of the part that row 17 is in
@@ -94,9 +92,9 @@ def test_a_checkpoint_of_two_ranks_goes_on_on_three_and_on_one(ranks: Ranks) -> 
     alone = ranks(1, "whole", "resuming")
     for way in ("planned", "grain", "stream"):
         whole = alone["whole"][0][way]
-        begin = in_run_order([of_rank[way] for of_rank in saved])
+        begin = in_turns([of_rank[way] for of_rank in saved])
         for by_rank in (three, alone["resuming"]):
-            rest = in_run_order([of_rank[way] for of_rank in by_rank])
+            rest = in_turns([of_rank[way] for of_rank in by_rank])
             assert len(rest) >= 27
             run = [*begin, *rest]
             assert run == whole[: len(run)], way
@@ -111,8 +109,8 @@ def test_replicas_and_shards_split_the_rows_and_all_other_dimensions_share_them(
         by_coordinate = {tuple(place): of_rank[mesh] for place, of_rank in zip(of_each, found, strict=True)}
         assert all(of_rank[mesh] == by_coordinate[tuple(of_rank[mesh][0])] for of_rank in found), "peers have the same"
         for graph in range(2):
-            batches = in_run_order([by_coordinate[place][1][graph] for place in sorted(by_coordinate)])
-            assert tokens(batches) == tokens(rows(33))
+            batches = in_turns([by_coordinate[place][1][graph] for place in sorted(by_coordinate)])
+            assert tokens(batches) == labels_of(33)
         states = [of_rank[mesh][2] for of_rank in found]
         assert all(state == states[0] for state in states)
         assert sorted(json.loads(states[0]["parts"])) == [str(part) for part in range(of_each[0][1])]

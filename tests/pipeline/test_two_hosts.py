@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from numbered_graphs import labels_of
 
 SCRIPT = Path(__file__).with_name("ranks_of_graphs.py")
 ADDRESSES = ("10.213.71.1", "10.213.71.2")
@@ -70,16 +71,11 @@ def test_two_hosts_give_each_row_once_and_end_at_the_same_batch(hosts: tuple[str
         folders = [tmp_path / hosts[rank // 2] for rank in range(4)]
         return [json.loads((folders[rank] / f"{check}.4.{rank}.json").read_text()) for rank in range(4)]
 
-    lengths = {row: 2 + row * 7 % 20 for row in range(103)}
-
-    def labels(number: int) -> Counter[int]:
-        return Counter(100 * row + token for row in range(number) for token in range(1, lengths[row]))
-
     passes = {name: [of_rank[name] for of_rank in found("finite")] for name in found("finite")[0]}
     for name, by_rank in {**passes, "planned": found("one_store")}.items():
         assert len({len(batches) for batches in by_rank}) == 1, name
         given = Counter(token for batches in by_rank for batch in batches for token in batch)
         if not name.startswith("random"):  # whose rows are cropped
-            assert given == labels(103 if name == "planned" else 1 if name.startswith("fewer") else 33), name
+            assert given == labels_of(103 if name == "planned" else 1 if name.startswith("fewer") else 33), name
     said = [sentence.split(":")[0] for _, *sentences, _ in found("failing") for sentence in sentences]
     assert said == ["DistributedError"] * 3 + ["ValueError"] * 3 + ["DistributedError"] * 6

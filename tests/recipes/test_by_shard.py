@@ -1,6 +1,5 @@
 """The recipe on rows that are tokenised while it trains: the same run as on rows that were tokenised before."""
 
-import json
 import os
 import shutil
 import signal
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file
+from run_folders import Build, same_weights, steps_of, weights_of
 
 from torchpipe.errors import ConfigError, DataError, TorchpipeError
 
-Build = Callable[..., DictConfig]
 ByShard = Callable[..., DictConfig]
 
 
@@ -50,20 +48,6 @@ def by_shard(
     return build
 
 
-def weights_of(config: DictConfig) -> dict[str, torch.Tensor]:
-    newest = sorted((Path(config.output_dir) / "checkpoints").glob("step_*"))[-1]
-    return load_file(newest / "model.safetensors")
-
-
-def logged(config: DictConfig, *keys: str) -> list[tuple[Any, ...]]:
-    lines = (Path(config.output_dir) / "log.jsonl").read_text().splitlines()
-    return [tuple(json.loads(line)[key] for key in keys) for line in lines]
-
-
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(one[name], two[name]) for name in one)
-
-
 def test_a_run_stopped_during_the_build_ends_with_the_weights_of_one_after_it(
     sft: ModuleType, by_shard: ByShard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,11 +69,11 @@ def test_a_run_stopped_during_the_build_ends_with_the_weights_of_one_after_it(
 
     whole = by_shard("whole", cache="parts", dataset=gate)  # the store is finished by now
     sft.main(whole)
-    num_steps = len(logged(whole, "step"))
+    num_steps = len(steps_of(whole.output_dir, "step"))
     assert f"steps: {num_steps}; 1 pack a step" in capsys.readouterr().out
     assert f"\nsteps: {num_steps}; 1 pack a step" in last
-    assert same(weights_of(by_shard(**parts)), weights_of(whole))
-    assert logged(by_shard(**parts), "step", "loss") == logged(whole, "step", "loss")
+    assert same_weights(weights_of(by_shard(**parts).output_dir), weights_of(whole.output_dir))
+    assert steps_of(by_shard(**parts).output_dir, "step", "loss") == steps_of(whole.output_dir, "step", "loss")
 
 
 def test_a_bad_row_ends_the_run_after_a_checkpoint_and_mended_it_goes_on(
@@ -100,14 +84,14 @@ def test_a_bad_row_ends_the_run_after_a_checkpoint_and_mended_it_goes_on(
     with pytest.raises(TorchpipeError, match="Row 19"):
         sft.main(by_shard(**parts))
     out = capsys.readouterr().out
-    done = len(logged(by_shard(**parts), "step"))
+    done = len(steps_of(by_shard(**parts).output_dir, "step"))
     assert done > 0
     assert f"The run is saved as {tmp_path / 'parts' / 'checkpoints' / f'step_{done:08d}'}. Correct the rows" in out
     (tmp_path / "bad").unlink()
     sft.main(by_shard(**parts, resume=True))
     whole = by_shard("whole", cache="whole")
     sft.main(whole)
-    assert same(weights_of(by_shard(**parts)), weights_of(whole))
+    assert same_weights(weights_of(by_shard(**parts).output_dir), weights_of(whole.output_dir))
 
 
 def test_a_bad_row_of_the_first_shard_is_told_before_a_model_is_built(
@@ -150,7 +134,7 @@ def test_a_run_that_ends_while_it_waits_for_rows_ends_the_builder_and_goes_on(
     OmegaConf.save(config, folder / "config.yaml")
     status = ended_run("sft", "--config", folder / "config.yaml", folder=folder, steps=3, delay=0.5, number=how)
     out = (folder / "out.txt").read_text()
-    done = len(logged(config, "step"))
+    done = len(steps_of(config.output_dir, "step"))
     if how == signal.SIGTERM:
         assert status == 0, out
         assert f"SIGTERM: ended after step {done} of ?, saved as " in out
@@ -162,8 +146,8 @@ def test_a_run_that_ends_while_it_waits_for_rows_ends_the_builder_and_goes_on(
     sft.main(by_shard("parts", cache="parts", dataset=gate, save_every_n_steps=1, resume=True))
     whole = by_shard("whole", cache="whole", dataset=gate)
     sft.main(whole)
-    assert same(weights_of(config), weights_of(whole))
-    assert logged(config, "step", "loss") == logged(whole, "step", "loss")
+    assert same_weights(weights_of(config.output_dir), weights_of(whole.output_dir))
+    assert steps_of(config.output_dir, "step", "loss") == steps_of(whole.output_dir, "step", "loss")
 
 
 def test_two_ranks_wait_together_and_one_goes_on_with_the_same_steps(
@@ -186,11 +170,13 @@ def test_two_ranks_wait_together_and_one_goes_on_with_the_same_steps(
     (tmp_path / "gate").touch()
     assert ended_run(*two, tmp_path / "whole" / "config.yaml", folder=tmp_path / "whole", steps=10**9) == 0
     assert ended_run(*two, folder / "config.yaml", folder=folder, steps=10**9) == 0
-    assert same(weights_of(configs["parts"]), weights_of(configs["whole"]))
+    assert same_weights(weights_of(configs["parts"].output_dir), weights_of(configs["whole"].output_dir))
     alone = by_shard("alone", cache="parts", dataset=gate, resume=True)
     sft.main(alone)
-    assert logged(alone, "step", "trained_tokens") == logged(configs["whole"], "step", "trained_tokens")
-    losses = [torch.tensor(logged(config, "loss")) for config in (alone, configs["whole"])]
+    assert steps_of(alone.output_dir, "step", "trained_tokens") == steps_of(
+        configs["whole"].output_dir, "step", "trained_tokens"
+    )
+    losses = [torch.tensor(steps_of(config.output_dir, "loss")) for config in (alone, configs["whole"])]
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
 
 

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig
-from safetensors.torch import load_file
+from run_folders import weights_of
 
 from torchpipe.errors import ConfigError, LoaderStateError
 
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(sorted((folder / "checkpoints").glob("step_*"))[-1] / "model.safetensors")
+pytestmark = pytest.mark.filterwarnings("ignore:.*are dropped, in documents that are too long")
 
 
 def test_it_learns_and_says_what_it_trains_on(
@@ -36,7 +34,7 @@ def test_a_run_that_is_stopped_and_resumed_has_the_weights_of_one_that_was_not(
     sft.main(graph_config(output_dir=str(tmp_path / "whole"), **more))
     sft.main(graph_config(max_steps=2, **more))
     sft.main(graph_config(resume=True, dataloader__num_workers=1, **more))
-    expected, got = weights(tmp_path / "whole"), weights(tmp_path / "out")
+    expected, got = weights_of(tmp_path / "whole"), weights_of(tmp_path / "out")
     assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 
@@ -77,7 +75,7 @@ def test_a_processor_that_draws_random_numbers_is_trained_on_as_rows_come(
     sft.main(first)
     config.resume = True
     sft.main(config)
-    expected, got = weights(tmp_path / "whole"), weights(tmp_path / "out")
+    expected, got = weights_of(tmp_path / "whole"), weights_of(tmp_path / "out")
     assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 

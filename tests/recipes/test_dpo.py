@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file
+from run_folders import Build, same_weights, weights_of
 
 from torchpipe import config
 from torchpipe._shipped_files import pairs_file
@@ -21,7 +21,6 @@ from torchpipe.config.parse import RecipeArgumentParser
 from torchpipe.errors import CheckpointError, ConfigError, DataError, NonFiniteLossError
 from torchpipe.modules import TransformerDecoder
 
-Build = Callable[..., DictConfig]
 LORA = {
     "_component_": "torchpipe.models.llama3_2.lora_llama3_2",
     "vocab_size": 2304,
@@ -84,15 +83,6 @@ def pairs_config(repository: Path, tmp_path: Path) -> Build:
 
 def log_of(output_dir: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (Path(output_dir) / "log.jsonl").read_text().splitlines()]
-
-
-def weights_of(output_dir: str | Path) -> dict[str, torch.Tensor]:
-    newest = sorted((Path(output_dir) / "checkpoints").glob("step_*"))[-1]
-    return load_file(next(newest.glob("*.safetensors")))
-
-
-def same_weights(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def margins(out: str, name: str) -> tuple[float, float]:

@@ -60,15 +60,13 @@ max_generated_tokens: 4
 """
 
 
+@pytest.mark.filterwarnings("ignore:.*are dropped, in documents that are too long")
 def test_sums_calls_and_text_are_mixed_by_tokens_packed_and_learnt(
     sft: ModuleType,
-    repository: Path,
     shared_data: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.syspath_prepend(repository / "tests" / "pipeline")
     rows = (shared_data / "gsm8k" / "train.jsonl").read_text(encoding="utf-8").splitlines()[:500]
     (tmp_path / "gsm8k.jsonl").write_text("\n".join(rows), encoding="utf-8")
     config: Any = OmegaConf.create(CONFIG.format(folder=tmp_path, data=shared_data))

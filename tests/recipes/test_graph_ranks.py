@@ -1,6 +1,5 @@
 """Recipe sft over a graph on several ranks: stopped and resumed to the bit, on one rank with the same rows."""
 
-import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -11,21 +10,9 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file
+from run_folders import same_weights, steps_of, weights_of
 
 NUM_STEPS = 60
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(sorted((folder / "checkpoints").glob("step_*"))[-1] / "model.safetensors")
-
-
-def steps_of(folder: Path, *keys: str) -> list[tuple[Any, ...]]:
-    return [tuple(json.loads(line)[key] for key in keys) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.fixture
@@ -77,7 +64,7 @@ def check_two_ranks(
         said = (parts / "out.txt").read_text()
         assert f"resumed at step {done} of {NUM_STEPS}" in said
         assert "read again" not in said
-        assert same(weights_of(parts), weights_of(whole))
+        assert same_weights(weights_of(parts), weights_of(whole))
         assert steps_of(parts, "step", "loss", "trained_tokens") == steps_of(whole, "step", "loss", "trained_tokens")
 
         sft.main(config_in(alone, way, resume=True))
@@ -118,7 +105,7 @@ def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
         done += status in (-signal.SIGKILL, 128 + signal.SIGTERM)
     assert done >= kills * 3 // 4
     assert two_ranks(parts, way) == 0
-    assert same(weights_of(parts), weights_of(whole))
+    assert same_weights(weights_of(parts), weights_of(whole))
     assert steps_of(parts, "step", "loss") == steps_of(whole, "step", "loss")
 
 

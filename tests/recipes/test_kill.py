@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
+from run_folders import newest
 from safetensors.torch import load_file
 
 from torchpipe._seeds import derive
 
 NUM_STEPS = 12
 EndedRun = Callable[..., int]
-
-
-def newest(folder: Path) -> Path:
-    return sorted((folder / "checkpoints").glob("step_*"))[-1]
 
 
 @pytest.mark.sized("kills", "killed_runs")

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
+from run_folders import Build
 
 from torchpipe.audit.plan_report import SETTINGS, plan_config
-
-Build = Callable[..., DictConfig]
 
 
 def listed(cfg: DictConfig) -> DictConfig:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file
+from omegaconf import OmegaConf
+from run_folders import Build, same_weights, steps_of, weights_of
 
 from torchpipe.errors import CheckpointError, ConfigError
 
-Build = Callable[..., DictConfig]
 # 23 rows, two a step: 12 steps an epoch, the last of them with a padding row. The run saves at its end only.
 OPTIONS: dict[str, Any] = {
     "dataset__packed": False,
@@ -26,18 +25,6 @@ OPTIONS: dict[str, Any] = {
     "log_every_n_steps": 100,
 }
 NUM_STEPS = 72
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(sorted((folder / "checkpoints").glob("step_*"))[-1] / "model.safetensors")
-
-
-def steps_of(folder: Path, *keys: str) -> list[tuple[Any, ...]]:
-    return [tuple(json.loads(line)[key] for key in keys) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.fixture
@@ -79,7 +66,7 @@ def test_two_ranks_end_at_sigterm_and_go_on_to_the_bit_and_on_one_rank_with_the_
 
     assert ended_run(*two, parts / "config.yaml", folder=parts, steps=10**9) == 0
     assert f"resumed at step {done} of {NUM_STEPS}" in (parts / "out.txt").read_text()
-    assert same(weights_of(parts), weights_of(whole))
+    assert same_weights(weights_of(parts), weights_of(whole))
     assert steps_of(parts, "step", "loss", "trained_tokens") == steps_of(whole, "step", "loss", "trained_tokens")
 
     sft.main(tiny_config(**OPTIONS, output_dir=str(alone), resume=True))
@@ -104,7 +91,7 @@ def test_one_process_ends_at_sigterm_and_goes_on_to_the_bit(
     assert "training loss" not in out, "nothing more is done"
     sft.main(tiny_config(**OPTIONS, **options, output_dir=str(folder), resume=True))
     sft.main(tiny_config(**OPTIONS, **options, output_dir=str(tmp_path / "whole")))
-    assert same(weights_of(folder), weights_of(tmp_path / "whole"))
+    assert same_weights(weights_of(folder), weights_of(tmp_path / "whole"))
 
 
 @pytest.mark.soak
@@ -123,7 +110,7 @@ def test_two_ranks_killed_again_and_again_end_with_the_same_weights(
         done += status in (-signal.SIGKILL, 128 + signal.SIGTERM)
     assert done >= kills * 3 // 4
     assert ended_run(*two, config, folder=parts, steps=10**9) == 0
-    assert same(weights_of(parts), weights_of(whole))
+    assert same_weights(weights_of(parts), weights_of(whole))
     assert steps_of(parts, "step", "loss") == steps_of(whole, "step", "loss")
 
 

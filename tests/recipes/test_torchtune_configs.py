@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from run_folders import newest
 from safetensors.torch import load_file
 
 from torchpipe.audit.plan_report import plan_config
@@ -27,10 +28,6 @@ def run(sft: ModuleType, words: list[str]) -> None:
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def newest(folder: Path) -> Path:
-    return sorted((folder / "checkpoints").glob("step_*"))[-1]
 
 
 def same(one: Path, two: Path) -> bool:

@@ -23,7 +23,7 @@ LINES = st.lists(
         st.sampled_from([b"", b" ", b"\r", b" \t\x0b\x0c\r", b"{}", b' {"a": 1}', b"\x00", b"x"]),
         st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")),
     ),
-    max_size=40,
+    max_size=160,
 )
 
 
@@ -52,8 +52,8 @@ def rows(path: Path, count: int) -> Path:
 
 
 @given(lines=LINES, ends=st.booleans(), begin=st.integers(0, 3), threads=st.sampled_from([1, 3]))
-@example(lines=[b"a"] * 30, ends=True, begin=0, threads=3)
-@example(lines=[b"\r"] * 30, ends=False, begin=0, threads=1)
+@example(lines=[b"a"] * 120, ends=True, begin=0, threads=3)
+@example(lines=[b"\r"] * 120, ends=False, begin=0, threads=1)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_every_line_that_is_not_blank_is_found_whatever_the_blocks_cut(
     tmp_path: Path, lines: list[bytes], ends: bool, begin: int, threads: int
@@ -62,8 +62,8 @@ def test_every_line_that_is_not_blank_is_found_whatever_the_blocks_cut(
     begin = min(begin, len(content))
     (tmp_path / "a.jsonl").write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl_index, "_BLOCK", 16)
-        patch.setattr(jsonl_index, "_PART", 40)
+        patch.setattr(jsonl_index, "_BLOCK", 64)
+        patch.setattr(jsonl_index, "_PART", 160)
         patch.setattr(jsonl_index, "num_cores", lambda: threads)
         patch.setattr(line_starts, "_CHUNK", 8)
         for keep in (False, True):

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from torchpipe.audit.plan_cost import StatedCost
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.loading import GlobalSteps, Spread, measure_spread
+from torchpipe.loading.balance import Balance
 from torchpipe.pipeline.by_grain.identity import named_nodes
 from torchpipe.pipeline.graph_steps import GraphSteps
 from torchpipe.pipeline.loader import GrainDataLoader
+from torchpipe.pipeline.loader_options import GraphBalance
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.leaf import LeafRecipe
@@ -76,7 +78,8 @@ class RowsPlan:
         num_tokens: of all rows, padding left out; num_trained: labels that are trained.
         num_positions: of the batches that they fill.
         longest: tokens of the longest row.
-        spread: of the cost over ranks, as rows go to them: in order.
+        balance: how the rows of a step go to the ranks in a run.
+        spreads: of the cost over ranks, by the ways that rows may go to them.
     """
 
     num_rows: int
@@ -85,7 +88,13 @@ class RowsPlan:
     num_trained: int
     num_positions: int
     longest: int
-    spread: Spread
+    balance: Balance
+    spreads: Mapping[Balance, Spread]
+
+    @property
+    def spread(self) -> Spread:
+        """Of the cost over ranks, in a run."""
+        return self.spreads[self.balance]
 
     @property
     def fill(self) -> float:
@@ -156,7 +165,7 @@ def plan_graph(cfg: Mapping[Any, Any], settings: Mapping[str, Any], *, world_siz
         why_not_planned=loader.why_not_planned,
         sources=_sources_as_configured(loader) if graph is None else _sources(graph),
         nodes=() if graph is None else tuple(_node(graph, node) for node in graph.nodes.values() if node.children),
-        rows=None if graph is None else _rows(graph, size, rows_a_batch, world_size, cost),
+        rows=None if graph is None else _rows(graph, loader, size, cost),
         max_context_length=loader.context.max_context_length,
         num_tokens_per_batch=loader.context.num_tokens_per_batch,
         global_batch_size=size,
@@ -208,12 +217,26 @@ def _node(graph: PlannedGraph, node: Node) -> NodePlan:
     )
 
 
-def _rows(
-    graph: PlannedGraph, global_batch_size: int, rows_a_batch: int, world_size: int, cost: StatedCost
-) -> RowsPlan:
-    plan, run = graph.rows(0), graph.run
+def _rows(graph: PlannedGraph, loader: GrainDataLoader, global_batch_size: int, cost: StatedCost) -> RowsPlan:
+    plan, run, rows_a_batch = graph.rows(0), graph.run, loader.collator.num_rows_per_batch()
     # To a run all epochs are one order of rows; the first of them is laid out over ranks as an epoch of its own is.
-    steps = GlobalSteps(num_packs=len(plan), global_batch_size=global_batch_size, shuffle=False, balance="none")
+    steps = GlobalSteps(
+        num_packs=len(plan),
+        global_batch_size=global_batch_size,
+        shuffle=False,
+        costs=graph.costs(0, rows_a_batch=rows_a_batch),
+    )
+    costs = graph.costs(0, rows_a_batch=rows_a_batch, cost=cost.model)
+    spreads: dict[Balance, Spread] = {
+        way: measure_spread(
+            replace(steps, balance=way),
+            world_size=loader.policy.dp_world_size,
+            batch_size=rows_a_batch,
+            costs=costs,
+            max_steps=MAX_STEPS,
+        )
+        for way in get_args(GraphBalance)
+    }
     return RowsPlan(
         num_rows=len(plan),
         num_documents=len(plan.sample),
@@ -221,11 +244,6 @@ def _rows(
         num_trained=int(run.trained(plan).sum()),
         num_positions=math.ceil(len(plan) / rows_a_batch) * run.capacity,
         longest=int(np.max(plan.num_tokens)),
-        spread=measure_spread(
-            steps,
-            world_size=world_size,
-            batch_size=rows_a_batch,
-            costs=plan.costs(cost.model),
-            max_steps=MAX_STEPS,
-        ),
+        balance=loader.config.balance,
+        spreads=spreads,
     )

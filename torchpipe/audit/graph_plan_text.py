@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from torchpipe._counted import counted
 from torchpipe.audit.graph_plan import GraphPlan, NodePlan, RowsPlan, SourcePlan
-from torchpipe.audit.plan_words import UNDER, counted, spread_words
+from torchpipe.audit.plan_words import UNDER, spread_words
 from torchpipe.data.ledger import described_sizes
 
 _ENDS = {"first": "up to the end of the first source", "all": "until all sources were gone through"}
@@ -60,6 +61,8 @@ def _packing(node: NodePlan) -> Iterator[str]:
     account = node.account
     fill, strategy = account.get("fill", 0.0), node.settings["strategy"]
     told = [f"{account.get('too_long', 0):,} too long ({account.get('too_long_tokens', 0):,} tokens) left out"]
+    if over := account.get("over_cap"):
+        told += [f"{over:,} with too many documents ({account['over_cap_tokens']:,} tokens) left out"]
     told += [f"{account['truncated_tokens']:,} tokens cut off"] if account.get("truncated_tokens") else []
     told += [f"{account['split']:,} split"] if account.get("split") else []
     told += [f"a last row of {account['last_row_tokens']:,} tokens left out"] if account.get("last_row_tokens") else []
@@ -91,7 +94,12 @@ def _steps(plan: GraphPlan) -> str:
 def _balance(plan: GraphPlan, rows: RowsPlan) -> str:
     if plan.world_size == 1:
         return "one rank: nothing to share out"
-    told = [f"rows go in order: {spread_words(rows.spread)}"]
+    told = [f"{rows.balance}: {spread_words(rows.spread)}"]
+    if plan.rows_a_batch * plan.micro_batches > 1:
+        others = [(way, spread) for way, spread in rows.spreads.items() if way != rows.balance]
+        told.append("; ".join(f"{way}: {spread.worst:.3f} and {spread.mean:.3f}" for way, spread in others))
+    else:
+        told.append("a rank has one row of a step, and there is nothing to even out")
     whole, rest = divmod(rows.num_rows, plan.global_batch_size)
     if not whole:
         told.append("an epoch has fewer rows than a step, and they were measured as one")

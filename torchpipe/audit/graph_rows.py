@@ -156,7 +156,10 @@ class GraphView:
         is_source = isinstance(node, Leaf)
         plan = node.items(self.graph.run) if is_source else node.rows(self.graph.run, 0)
         sequences = PlannedRows(
-            lambda epoch: plan, self.graph.run.samples, max_context_length=self.graph.run.max_context_length
+            lambda epoch: plan,
+            self.graph.run.samples,
+            max_context_length=self.graph.run.max_context_length,
+            longest_row=self.graph.run.capacity,
         )
         name = f"{node.name}, of {self.graph.recipes[node.name].described_source}" if is_source else node.name
         return GraphRows(

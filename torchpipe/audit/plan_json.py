@@ -34,7 +34,8 @@ def to_json(report: PlanReport, *, indent: int | None = None) -> str:
 def _graph(plan: GraphPlan) -> dict[str, Any]:
     rows = None
     if plan.rows is not None:
-        rows = {**asdict(plan.rows), "fill": plan.rows.fill, "spread": _spread(plan.rows.spread)}
+        spreads = {way: _spread(spread) for way, spread in plan.rows.spreads.items()}
+        rows = {**asdict(plan.rows), "fill": plan.rows.fill, "spread": _spread(plan.rows.spread), "spreads": spreads}
     told = asdict(plan)
     del told["steps_told"]
     return {**told, "rows": rows, "steps_an_epoch": plan.steps_an_epoch}

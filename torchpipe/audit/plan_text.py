@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from torchpipe._counted import counted
 from torchpipe.audit import graph_plan_text
 from torchpipe.audit.plan_compare import MAX_STEPS as MAX_STEPS_COMPARED
 from torchpipe.audit.plan_compare import Alternative
 from torchpipe.audit.plan_report import PlanReport, SectionPlan
-from torchpipe.audit.plan_words import UNDER, counted, spread_words
+from torchpipe.audit.plan_words import UNDER, spread_words
 from torchpipe.data.ledger import described_sizes
 from torchpipe.data.pair_transform import SIDES
 
@@ -24,11 +25,12 @@ def to_text(report: PlanReport) -> str:
 def _cost(report: PlanReport) -> str:
     first = report.sections[0] if report.graph is None else None
     evened = ""
-    if first is None:
-        evened = "\nA run of a graph does not even ranks out."
-    elif first.is_packed:
+    if report.graph is not None:
+        rows = report.graph.rows
+        evened = "" if rows is None or rows.balance == "none" else "\nA run evens ranks out by the cost for Llama 3 8B."
+    elif first is not None and first.is_packed:
         evened = "\nA run evens ranks out by the cost for Llama 3 8B."
-    elif first.steps.costs is not None:
+    elif first is not None and first.steps.costs is not None:
         evened = "\nPadding is not counted. A run evens ranks out by tokens."
     return f"cost: of tokens and attention, with the coefficients of {report.cost.told}.{evened}"
 

@@ -6,15 +6,6 @@ UNDER = "\n" + " " * 11
 """Begins a line below what a line of a section tells."""
 
 
-def counted(number: int, noun: str, plural: str = "s") -> str:
-    """So many of something.
-
-    >>> counted(1, "batch", "es"), counted(1200, "batch", "es")
-    ('1 batch', '1,200 batches')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
-
-
 def spread_words(spread: Spread) -> str:
     """How even ranks are."""
     return f"the costliest rank costs {spread.worst:.3f} times the mean in the worst step, {spread.mean:.3f} on average"

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.ledger_words import Noun, described_counts
 from torchpipe.data.overflow import Fitted
@@ -169,7 +170,7 @@ def described_sizes(sizes: Mapping[str, int]) -> str:
     >>> described_sizes({"read": 4, "stored": 2, "filtered": 2})
     '4 rows read, 2 stored; 2 left out by filter_fn'
     """
-    parts = [f"{sizes['read']:,} rows read, {sizes['stored']:,} stored"]
+    parts = [f"{counted(sizes['read'], 'row')} read, {sizes['stored']:,} stored"]
     parts += [f"{sizes[reason]:,} left out {_LEFT_OUT_BY[reason]}" for reason in REASONS if sizes.get(reason)]
     return "; ".join(parts)
 

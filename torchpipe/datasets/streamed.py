@@ -26,8 +26,9 @@ class StreamedDataset(IterableDataset[dict[str, Any]]):
     """The items of a builder with ``streaming=True``, for a torch ``DataLoader`` with the collate function of its kind.
 
     Shards (files, or what ``load_dataset`` makes of them) are read one after another. Each worker of a ``DataLoader``,
-    and each process of ``torch.distributed``, takes its part of them, or of their rows where shards don't divide. Every
-    pass reads the shards in another order, hashed from the seed; rows of a shard keep theirs.
+    and each process of ``torch.distributed``, takes its part of them; files left over are shared by rows. Every
+    pass reads the shards in another order, hashed from the seed; rows of a shard keep theirs. Workers that end with a
+    pass don't count it: set ``epoch`` before each, or give the ``DataLoader`` ``persistent_workers=True``.
 
     A graph of :mod:`torchpipe.pipeline` with a ``HuggingFaceStreamingSource`` reads the same stream, and also shuffles,
     packs, mixes and resumes it on any number of ranks.

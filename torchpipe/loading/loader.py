@@ -1,27 +1,26 @@
 """The batches of one rank, step by step: the same ones wherever the run was stopped, on any number of ranks."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
+from torchpipe._counted import counted
 from torchpipe._seeds import derive
 from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import ConfigError
 from torchpipe.loading.at_exit import closed_at_exit
-from torchpipe.loading.balance import PADDING
 from torchpipe.loading.epoch_steps import EpochSteps
-from torchpipe.loading.parcel import in_a_parcel
+from torchpipe.loading.micro_batches import MicroBatches
 from torchpipe.loading.read_ahead import ReadAhead, close, is_torchpipes
 from torchpipe.loading.sampler import StepSampler
 from torchpipe.loading.shard_steps import ShardSteps
 from torchpipe.loading.state import position_of, position_state
 from torchpipe.loading.steps import GlobalSteps
-from torchpipe.loading.with_padding import WithPadding
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
 
 _NONE = object()  # no batch, not even one that is None
@@ -60,7 +59,8 @@ class StepLoader:
     Args:
         dataset: map-style: ``__len__`` and ``__getitem__``. Used where it has them: ``trained_counts`` and
             ``weight_sums`` (one number a pack; None: no weights) or ``of_packs(name, indices)``, which gives those of
-            some, ``padding_pack()``, ``batch(indices)``.
+            some, ``padding_pack()``, ``batch(indices)``, ``num_read_at_once``: how many items to read together, so
+            that those of several micro-batches are, where no worker reads (not of packs of several ``pack_lens``).
         steps: its global steps; :class:`~torchpipe.loading.ShardSteps` where its packs are finished while it is
             trained on.
         batch_size: packs of a micro-batch.
@@ -123,7 +123,7 @@ class StepLoader:
         if prefetch_factor is not None and num_workers == 0:
             raise ConfigError("prefetch_factor has no effect without workers. Set num_workers too, or neither.")
         self._sampler = StepSampler(steps, batch_size=batch_size, rank=rank, world_size=world_size, waits=False)
-        self._batches = _Batches(dataset, collate_fn, collate_batch)
+        self._batches = MicroBatches(dataset, collate_fn, collate_batch)
         self._of_packs = _columns_of(dataset)
         self._says_weights = hasattr(dataset, "of_packs") or getattr(dataset, "weight_sums", ...) is None
         self._options: dict[str, Any] = {
@@ -166,7 +166,7 @@ class StepLoader:
         sizes = (sampler.world_size, sampler.accumulation, sampler.batch_size)
         padding = math.prod(sizes) - num_packs
         return (
-            f"{num_packs:,} pack{'s' * (num_packs != 1)} a step and {padding} padding pack{'s' * (padding != 1)} = "
+            f"{counted(num_packs, 'pack')} a step and {counted(padding, 'padding pack')} = "
             f"world size {sizes[0]} x "
             f"accumulation {sizes[1]} x batch size {sizes[2]}"
         )
@@ -228,7 +228,7 @@ class StepLoader:
         self._sampler.seek(epoch, number)
         if not self._options["num_workers"] and not self._options["pin_memory"]:
             # What torch's loader would do, at a quarter of its time a batch.
-            batches = (self._batches[indices] for indices in self._sampler)
+            batches = self._batches.of_each(iter(self._sampler))
             return ReadAhead(batches, depth=self._read_ahead * self.accumulation) if self._read_ahead else batches
         # A generator of its own: the loader draws a base seed for its workers, and must not move the global stream.
         generator = torch.Generator().manual_seed(derive(self.steps.seed, "workers", epoch, self._sampler.rank) % 2**63)
@@ -294,26 +294,6 @@ class StepLoader:
             CheckpointError: the state is of other steps, see :func:`~torchpipe.loading.state.position_of`.
         """
         self._position = position_of(state, self.steps)
-
-
-class _Batches(Dataset[Any]):
-    """A whole micro-batch for each list of indices, so that it is read and collated in the worker."""
-
-    def __init__(
-        self, dataset: Any, collate_fn: Callable[[Any], Any], collate_batch: Callable[[Any], Any] | None
-    ) -> None:
-        if collate_batch is not None and not hasattr(dataset, "batch"):
-            raise ConfigError(
-                f"collate_batch is for a data set with batch(indices), and {type(dataset).__name__} has none. Leave it "
-                "out."
-            )
-        self._items = WithPadding(dataset)
-        self._collate_fn, self._collate_batch = collate_fn, collate_batch
-
-    def __getitem__(self, indices: Sequence[int]) -> Any:
-        if self._collate_batch is not None and PADDING not in indices:
-            return in_a_parcel(self._collate_batch(self._items.dataset.batch(indices)))
-        return in_a_parcel(self._collate_fn(self._items.__getitems__(indices)))
 
 
 def _read_with(batches: Iterator[Any], device: int) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torchpipe.errors import DistributedError
 from torchpipe.loading.at_exit import close_at_exit
+from torchpipe.loading.no_fork import NoFork
 
 _PATIENCE = 10.0
 """Seconds that an end waits for the item that is being read. The thread ends after it in any case."""
@@ -82,18 +83,16 @@ class _Reader(threading.Thread):
         self.room = threading.Semaphore(depth)
         self.stopped = False
         self.has_given_all = False
-        self.is_reading = threading.Lock()  # held while the iterator's code runs
+        self._is_reading = NoFork()
         self._items: Iterator[Any] | None = items
 
     def run(self) -> None:
-        _READERS.add(self)
         error = None
         try:
             while self._read_one():
                 pass
         except BaseException as raised:  # all of them are for who asks for the item
             error = raised
-        _READERS.discard(self)
         try:
             close(self._items)
         except BaseException as raised:
@@ -105,7 +104,7 @@ class _Reader(threading.Thread):
         """Whether there may be more."""
         self.room.acquire()
         assert self._items is not None
-        with self.is_reading:
+        with self._is_reading:
             item = _End if self.stopped else next(self._items, _End)
         if item is _End:
             return False
@@ -120,29 +119,6 @@ def _end(thread: _Reader) -> None:
     # The garbage of one reader may be collected in the thread of another, or in its own.
     if not isinstance(threading.current_thread(), _Reader):
         thread.join(_PATIENCE)
-
-
-# A lock that a reader holds at the moment of a fork stays locked in the new process, whose code would wait for it
-# without end. So no fork takes place while an item is being read.
-
-_READERS: set[_Reader] = set()
-_HELD: list[threading.Lock] = []
-
-
-def _before_fork() -> None:
-    if isinstance(threading.current_thread(), _Reader):
-        return  # it is the reading itself that forks
-    for reader in list(_READERS):
-        reader.is_reading.acquire()
-        _HELD.append(reader.is_reading)
-
-
-def _after_fork() -> None:
-    while _HELD:
-        _HELD.pop().release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def close(items: object) -> None:

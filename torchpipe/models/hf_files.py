@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from torchpipe._counted import counted
 from torchpipe._suggest import did_you_mean
 from torchpipe.errors import CheckpointError
 
@@ -48,9 +49,9 @@ def refuse_no_floats(no_floats: Mapping[str, str], path: Path) -> None:
     if no_floats:
         name, kind = min(no_floats.items())
         raise CheckpointError(
-            f"{path} holds {len(no_floats)} tensors that are no floating-point numbers of 16 bits or more, such as "
-            f"{name} ({kind}). They are quantized, and only plain weights are read: choose the checkpoint that it was "
-            "made from."
+            f"{path} holds {counted(len(no_floats), 'tensor')} without floating-point numbers of 16 bits or more, "
+            f"such as {name} ({kind}). They are quantized, and only plain weights are read: choose the checkpoint "
+            "that it was made from."
         )
 
 

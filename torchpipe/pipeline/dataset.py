@@ -45,7 +45,9 @@ class SingleDatasetConfig:
     In this order: filters of rows, the processor, filters of what it gives, the shuffle, and this rank's part. Rows
     that are left out are counted (:func:`torchpipe.pipeline.by_grain.ledger.graph_ledger`).
 
-    A stream takes its part itself, and begins again itself; it is shuffled first, some rows at a time.
+    A stream is shuffled first, some rows at a time. One that a config builds takes its part itself, and begins again
+    itself. One that is given as it is knows of neither: each rank, or logical shard, reads all of it and keeps every so
+    many-th row, and where it ends and rows repeat, it begins again from its first state.
 
     Attributes:
         source: a value that builds one (:class:`~torchpipe.pipeline.SourceConfig`); or an object with ``__len__`` and
@@ -107,7 +109,7 @@ class SingleDatasetConfig:
         """A ``grain.MapDataset`` of a source that is read by number, a ``grain.IterDataset`` of a stream.
 
         Raises:
-            ConfigError: there are fewer rows than ranks, or a stream that was given as it is has several.
+            ConfigError: there are fewer rows than ranks.
             KindError: the source's ``build`` gave neither.
         """
         from torchpipe.pipeline.by_grain.single import built_single

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
+from torchpipe._counted import counted
 from torchpipe.data.ledger import SampleCounts
 from torchpipe.errors import ConfigError, LoaderStateError
 from torchpipe.loading.loader import Step
@@ -70,7 +71,7 @@ class GraphSteps:
         policy, each = self._loader.policy, self._loader.collator.num_rows_per_batch()
         padding = self.accumulation * self._rows_a_turn - self._size
         return (
-            f"{self._size:,} row{'s' * (self._size != 1)} a step and {padding} of padding = world size "
+            f"{counted(self._size, 'row')} a step and {padding} of padding = world size "
             f"{policy.dp_world_size} x accumulation {self.accumulation} x rows a batch {each}"
         )
 

@@ -108,9 +108,10 @@ class HuggingFaceStreamingSource(Configurable, grain.IterDataset[Mapping[str, An
     without shuffling in the stream's order, with it in an order that is hashed from the seed and the epoch. So shards
     are in another order in the first epoch too, and every rank knows the same one.
 
-    Where the number of shards is a multiple of the number of ranks, a rank reads every so many-th shard of that order,
-    and no other. Where it isn't, each rank reads *all* of them and keeps every so many-th row: slower by the number of
-    ranks, and right. Write more files, or as many as ranks.
+    Of that order each rank reads as many shards as can be dealt out whole, and no other rank reads them. What is left
+    over is shared by as few ranks as can have equally many of it: each of them reads such a shard, and keeps every so
+    many-th row. So one file alone is read by every rank, and nothing is read in vain where the number of shards is a
+    multiple of the number of ranks.
 
     Args:
         config: what ``load_dataset`` is asked for.
@@ -120,7 +121,8 @@ class HuggingFaceStreamingSource(Configurable, grain.IterDataset[Mapping[str, An
         KindError: ``load_dataset`` gives no one stream that can be resumed (a TypeError).
         SourceError: it can't be loaded. When a row is asked for: the stream can't be read on.
         ConfigError: an option is refused.
-        DataError: when a row is asked for: there are fewer rows than ranks.
+        DataError: when a row is asked for, with ``repeat``: this rank would never have one, for there are fewer rows
+            than ranks, or its shards are empty in every epoch.
     """
 
     @dataclass(kw_only=True, slots=True)
@@ -193,6 +195,6 @@ class HuggingFaceCursorIterator(grain.DatasetIterator[Mapping[str, Any]]):
         """Goes to where a state was taken. The shard that was being read is read again up to there.
 
         Raises:
-            CheckpointError: the state is of another stream, seed or share.
+            CheckpointError: the state is of another stream, seed or share, or of another release.
         """
         self._cursor.go_to(state["epoch"], state["hf"])

@@ -1,5 +1,6 @@
 """The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -7,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchpipe._progress import say
-from torchpipe._suggest import listed
 from torchpipe.config.configurable import Configurable
 from torchpipe.errors import ConfigError
 from torchpipe.pipeline.collators import Collator, TextCollator, TrainerBatch
+from torchpipe.pipeline.epochs import epochs_of
+from torchpipe.pipeline.loader_options import GraphBalance, check_options
 from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.leaf import CannotPlan
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -89,10 +91,12 @@ class GrainDataLoader(BaseDataLoader):
             repeat: whether there is an epoch after the last row; num_epochs: how many there are, where there is an end.
                 None: one without ``repeat``, any number with it.
             streaming_shuffle_buffer_size: rows that a stream is shuffled in at a time.
-            read_options: how Grain reads maps; None: in the thread that asks.
+            read_options: see :class:`~torchpipe.pipeline.DatasetBuildContext`.
             num_prefetch_batches: batches that a thread makes ready while one is trained on.
             num_workers: processes that make batches; 0: none. Batches are the same for any number.
             max_num_documents: the most documents of a packed row.
+            balance: how the rows of a step go to the ranks of a planned graph: "within_step", where they even out what
+                the ranks' rows cost; or "none", in order. Which rows a step has is the same.
             planned: True: the graph has to be planned, and an error says why it can't be; False: Grain runs it; None:
                 as it can be.
             num_logical_shards: into how many parts Grain runs the graph, whatever the number of ranks; it is kept
@@ -112,6 +116,7 @@ class GrainDataLoader(BaseDataLoader):
         num_prefetch_batches: int = 2
         num_workers: int = 0
         max_num_documents: int | None = None
+        balance: GraphBalance = "within_step"
         planned: bool | None = None
         num_logical_shards: int | None = None
         cache_dir: str | None = None
@@ -129,14 +134,7 @@ class GrainDataLoader(BaseDataLoader):
         dp_rank: int = 0,
     ) -> None:
         self.config = config
-        self._arguments: dict[str, Any] = {
-            "tokenizer": tokenizer,
-            "max_context_length": max_context_length,
-            "num_tokens_per_batch": num_tokens_per_batch,
-            "dp_world_size": dp_world_size,
-            "dp_rank": dp_rank,
-        }
-        _check(config)
+        check_options(config)
         self.context = DatasetBuildContext(
             tokenizer=tokenizer,
             max_context_length=max_context_length,
@@ -182,13 +180,21 @@ class GrainDataLoader(BaseDataLoader):
 
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
-        return type(self)(self.config, **self._arguments)
+        return self._another(self.config, self.policy)
 
     def alone(self) -> "GrainDataLoader":
         """Another loader of the same run for one rank that has all batches. It stands at the begin."""
         shards = self.config.num_logical_shards or self.policy.dp_world_size
         config = dataclasses.replace(self.config, num_logical_shards=shards, num_workers=0)
-        return type(self)(config, **{**self._arguments, "dp_rank": 0, "dp_world_size": 1})
+        return self._another(config, dataclasses.replace(self.policy, dp_rank=0, dp_world_size=1))
+
+    def _another(self, config: Config, policy: DatasetIterationPolicy) -> "GrainDataLoader":
+        """A loader with the rows of this one: what was opened and planned is shared."""
+        other = copy.copy(self)
+        other.config, other.policy, other._iterator = config, policy, None
+        other.collator = config.collator.build(context=self.context)
+        other._source = self._source.anew(config, policy=policy, collator=other.collator)
+        return other
 
     @property
     def is_planned(self) -> bool:
@@ -222,6 +228,20 @@ class GrainDataLoader(BaseDataLoader):
         if self._iterator is None:
             self._iterator = self._source.batches()
         return self._iterator
+
+    def epochs(self) -> Iterator[tuple[int, Iterator[TrainerBatch]]]:
+        """The epochs of a planned graph from here on: the number of each, and its batches.
+
+        The order of rows goes on over the ends of epochs, and the ranks' next batches may hold rows of two: they are
+        of the epoch that their first row is of, which is the same on all ranks. An epoch all of whose rows stand
+        behind such a first row has no batches, and is not given.
+
+        Iterating it goes on as the loader does, also in the middle of an epoch.
+
+        Raises:
+            ConfigError: Grain runs the graph; or the next epoch is asked for before all batches of one were taken.
+        """
+        return epochs_of(self)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands after the batch that was given out last: numbers and texts, the same on every rank.
@@ -263,6 +283,10 @@ class BatchSource(Protocol):
         """The epoch of the next row, where that is known."""
         ...
 
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "BatchSource":
+        """The same rows from the first one on."""
+        ...
+
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from where it stands on."""
         ...
@@ -288,35 +312,3 @@ def exhausting(loader: BaseDataLoader) -> Iterator[TrainerBatch]:
     """
     yield from loader
     raise DataloaderExhaustedError("The loader has no more batches. Set repeat=True or more num_epochs to go on.")
-
-
-def _check(config: GrainDataLoader.Config) -> None:
-    for name, least in (
-        ("num_prefetch_batches", 0),
-        ("num_workers", 0),
-        ("num_epochs", 1),
-        ("num_logical_shards", 1),
-        ("num_proc", 1),
-    ):
-        value = getattr(config, name)
-        if value is None and name in ("num_epochs", "num_logical_shards", "num_proc"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
-    for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
-        if not any(getattr(config, name) is one for one in allowed):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")
-    if config.read_options is not None and not hasattr(config.read_options, "num_threads"):
-        raise ConfigError(f"read_options is {config.read_options!r}. Give a grain.ReadOptions, or leave it out.")
-    if isinstance(config.collator, type) or not callable(getattr(config.collator, "build", None)):
-        raise ConfigError(
-            f"collator is {config.collator!r}. Give the Config of a Collator, such as TextCollator.Config()."
-        )
-    if isinstance(config.dataset, type) or not callable(getattr(config.dataset, "build", None)):
-        raise ConfigError(
-            f"dataset is a {type(config.dataset).__name__}. Give the uppermost node of a graph, such as "
-            "SingleDatasetConfig(source=..., processor=...)."
-        )
-    given = config.allow_changed
-    if isinstance(given, str) or not hasattr(given, "__iter__") or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"allow_changed is {config.allow_changed!r}. Give a list of names.")

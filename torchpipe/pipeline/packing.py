@@ -61,7 +61,9 @@ class FirstFitPackingConfig:
         overflow: what becomes of a document of more than ``max_context_length`` tokens, and of a row of more than
             ``num_tokens_per_batch``: see :data:`~torchpipe.data.overflow.Overflow`.
         strategy: how a planned graph packs, see :data:`~torchpipe.data.packing.Strategy`. Where samples are packed as
-            they come, ``"first_fit"`` takes the row that was opened first, and all others the fullest that has room.
+            they come, ``"first_fit"`` takes the row that was opened first, ``"next_fit"`` the one that is open, and all
+            others the fullest that has room. ``"next_fit"`` leaves documents in the order in which they come: a row
+            holds as many, one after the other, as it has room for.
         name: what errors call it.
     """
 
@@ -76,7 +78,7 @@ class FirstFitPackingConfig:
         check_node(self.dataset, "The dataset of a FirstFitPackingConfig")
         _check_bins(self.num_packing_bins)
         _check_word("overflow", self.overflow, get_args(Overflow))
-        _check_word("strategy", self.strategy, ("best_fit_decreasing", "best_fit", "first_fit"))
+        _check_word("strategy", self.strategy, ("best_fit_decreasing", "best_fit", "first_fit", "next_fit"))
 
     def build(
         self, *, context: DatasetBuildContext, dataset_iteration_policy: DatasetIterationPolicy

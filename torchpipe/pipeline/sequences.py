@@ -47,7 +47,10 @@ class TextSequence:
 
 
 class FreshSequence(TextSequence):
-    """A sequence whose arrays nothing else holds, int64 and bool: who is given it may keep them, and write to them."""
+    """A sequence whose numbers, int64 and bool, nothing else holds: its arrays may be kept, and written to.
+
+    They may be parts of larger arrays, of which other sequences have other parts.
+    """
 
     __slots__ = ()
 

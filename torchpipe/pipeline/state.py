@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, LoaderStateError
+from torchpipe.pipeline.graph_text import differences
 
 STATE_VERSION = 2
 """1 is TorchTitan's, which holds a state of Grain for each rank."""
@@ -37,28 +38,21 @@ def checked_state(
         raise LoaderStateError(
             f"unsupported GrainDataLoader state version {version!r}: this one reads {STATE_VERSION}. Start anew."
         )
-    before = _json(state, "graph")
     if state.get("way") != way:
         raise LoaderStateError(
             f"The state is of a graph that ran {_WAYS.get(str(state.get('way')), 'otherwise')}, and now it runs "
             f"{_WAYS[way]}. Put the graph back as it was, or start anew."
         )
-    changed = [
-        sentence
-        for name in sorted({*before, *graph})
-        if name not in allow_changed and (sentence := _difference(name, before.get(name), graph.get(name)))
-    ]
+    try:
+        changed = differences(state["graph"], graph, allowed=allow_changed)
+    except (KeyError, TypeError, ValueError):
+        raise _unreadable(state, "graph") from None
     if changed:
         raise LoaderStateError(
             f"The loader's state belongs to other rows: {'; '.join(changed)}. Put these back to go on with the same "
             "rows, name them in allow_changed to go on at the same place with others, or start anew."
         )
     return state
-
-
-def graph_text(graph: Mapping[str, str]) -> str:
-    """What decides the rows, as one text."""
-    return json.dumps(dict(sorted(graph.items())), ensure_ascii=False, separators=(",", ":"))
 
 
 def whole_number_of(state: Mapping[str, Any], name: str) -> int:
@@ -75,30 +69,6 @@ def whole_number_of(state: Mapping[str, Any], name: str) -> int:
 
 _WAYS = {"planned": "as a plan, from a store", "grain": "by Grain, as rows come"}
 
-_PARTS = {"source": "its source", "processing": "its filters or processor", "tokenizer": "the tokenizer"}
-
-
-def leaf_text(parts: Mapping[str, str]) -> str:
-    """The fingerprint of a leaf in one short text: of its samples, and of what they are made of."""
-    return " ".join([parts["samples"][:12], *(f"{name[0]}{parts.get(name, '')[:6]}" for name in _PARTS)])
-
-
-def _difference(name: str, before: str | None, now: str | None) -> str:
-    """What a sentence says of a node or setting that differs; "" where the rows are the same."""
-    if before == now:
-        return ""
-    if before is None:
-        return f"{name} is new"
-    if now is None:
-        return f"{name} is gone"
-    one, two = before.split(" "), now.split(" ")
-    if len(one) != len(two) or len(one) != len(_PARTS) + 1:
-        return f"{name} was {before} and is {now}"
-    if one[0] == two[0]:  # the same samples, whatever they are made of
-        return ""
-    parts = [words for words, a, b in zip(_PARTS.values(), one[1:], two[1:], strict=True) if a != b]
-    return f"{name} gives other samples, for {' and '.join(parts)} changed" if parts else f"{name} changed"
-
 
 def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
@@ -106,8 +76,12 @@ def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         found = None
     if not isinstance(found, dict):
-        raise LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
+        raise _unreadable(state, name)
     return found
+
+
+def _unreadable(state: Mapping[str, Any], name: str) -> LoaderStateError:
+    return LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
 
 
 class ShardPlace(NamedTuple):

@@ -1,7 +1,7 @@
 """What a graph is built with: facts of the run, in two frozen records."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchpipe.errors import ConfigError
 
@@ -17,12 +17,15 @@ class DatasetBuildContext:
         tokenizer: of the model.
         max_context_length: tokens of the longest document that the model takes.
         num_tokens_per_batch: tokens of a row of a packed batch, which one rank trains on at once.
-        read_options: for reading maps by Grain; None: in the thread that asks.
+        read_options: how many threads read rows by number, and how many rows ahead, where Grain runs the graph; None:
+            none, until rows wait, and then as many as help. ``grain.ReadOptions(num_threads=0)``: never any.
         max_num_documents: the most documents of a packed row; None: no limit.
 
     Raises:
         ConfigError: a number is not possible.
     """
+
+    _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"read_options"})  # how rows are read decides none
 
     tokenizer: Any
     max_context_length: int

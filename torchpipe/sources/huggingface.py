@@ -266,8 +266,8 @@ def _in_words(error: Exception, source: str, name: str, options: Mapping[str, An
         return ConfigError(
             f"load_dataset refused an option for {name}: {error}. Check the spelling of the dataset's keys."
         )
-    if isinstance(error, StopIteration):  # a stream looks for its first row
-        return SourceError(f"{name} holds no rows. Give a file with at least one.")
+    if isinstance(error, StopIteration):  # of a look at the first row
+        return SourceError(f"{name} holds no rows. Check the split and the file.")
     first_line = (str(error.__cause__ or error).splitlines() or [""])[0]
     if "corresponds to no data" in first_line:
         return _nothing_left(name, options.get("split"))

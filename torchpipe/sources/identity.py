@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from torchpipe._fingerprint import fingerprint
+from torchpipe._fingerprint_memory import answer_of
 from torchpipe.sources.reading import reading
 
 _END = 64 * 2**10
@@ -24,6 +25,10 @@ def object_fingerprint(source: Any) -> str:
     Raises:
         NoFingerprint: it doesn't say what it holds.
     """
+    return answer_of(source, "rows", lambda: _fingerprint_of(source))
+
+
+def _fingerprint_of(source: Any) -> str:
     if type(source).__module__.partition(".")[0] == "datasets" and hasattr(source, "data"):
         return fingerprint([_arrow(source.data), _arrow(source._indices), repr(source.features), source.format])
     said = getattr(source, "fingerprint", None)

@@ -22,8 +22,8 @@ from torchpipe.sources.reading import reading
 from torchpipe.sources.source_file import warn_once
 
 _BLOCK = 2**20
-"""Bytes that are looked through at once: with what is noted of them they stay near a processor, and are so many that
-the calls for each block take little time."""
+"""Bytes that are looked through at once, a multiple of 64: with what is noted of them they stay near a processor, and
+are so many that the calls for each block take little time."""
 _PART = 2**23
 """Bytes that one thread is given at a time."""
 _MOST_THREADS = 8
@@ -108,33 +108,31 @@ def _after_breaks(descriptor: int, begin: int, size: int) -> tuple[np.ndarray, n
     """The bytes after the line feeds of a part of a file, int64, and whether a blank line may begin there."""
     found: list[tuple[np.ndarray, np.ndarray]] = []
     held = np.empty(_BLOCK + 1, np.uint8)  # with the byte after the block
-    is_break, has_break = np.empty(_BLOCK, bool), np.empty(_BLOCK // 8, bool)
-    groups = is_break.view("<u8")  # lines are long: eight bytes are passed over at once
+    # Lines are long: eight bytes, and eight times eight, are passed over at once where there is no line feed in them.
+    is_break, has_break, have_breaks = (np.empty(_BLOCK // width, bool) for width in (1, 8, 64))
+    eights, sixty_fours = is_break.view(np.uint64), has_break.view(np.uint64)
     for at in range(begin, min(begin + _PART, size), _BLOCK):
         length = min(_BLOCK, begin + _PART - at, size - at)
         _fill(descriptor, held[: length + 1], at)
         np.equal(held[:length], _LF, out=is_break[:length])
         is_break[length:] = False
-        np.not_equal(groups, 0, out=has_break)
-        numbers = has_break.nonzero()[0]
-        nexts = _after_each(numbers, groups[numbers])
+        np.not_equal(eights, 0, out=has_break)
+        np.not_equal(sixty_fours, 0, out=have_breaks)
+        nexts = _true_in_groups(is_break, _true_in_groups(has_break, have_breaks.nonzero()[0])) + 1
         found.append((nexts + at, held[nexts] <= _SPACE))
     nexts, may_be_blank = (np.concatenate(each) for each in zip(*found, strict=True))
     return nexts, may_be_blank
 
 
-def _after_each(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The bytes after the line feeds of some groups of eight bytes.
+def _true_in_groups(flags: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The places of the true ones of some flags, int64, ascending.
 
     Args:
-        numbers: of the groups, int64.
-        groups: uint64; of the eight bytes, little-endian, those of line feeds are 1 and the others 0.
+        flags: bool [8 * groups of them].
+        groups: numbers of the groups of eight in which any is true, int64, ascending.
     """
-    if (groups & (groups - np.uint64(1))).any():  # two in one group
-        flat = np.flatnonzero(groups.astype("<u8", copy=False).view(np.uint8))
-        return numbers[flat >> 3] * 8 + (flat & 7) + 1
-    # The product's highest byte is the number of the only byte that is 1.
-    return numbers * 8 + ((groups * np.uint64(0x0001020304050607)) >> np.uint64(56)).astype(np.int64) + 1
+    places = flags.view(np.uint64)[groups].view(bool).nonzero()[0]
+    return groups[places >> 3] * 8 + (places & 7)
 
 
 def _fill(descriptor: int, buffer: np.ndarray, at: int) -> None:

@@ -9,6 +9,18 @@ from typing import Any
 from torchpipe.errors import KindError, SourceError
 from torchpipe.sources.huggingface import describe_source, loaded
 
+_ROWS_OF_PARQUET = 1000
+"""Rows of a Parquet file that are decoded at a time."""
+
+
+def _options_of(path: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options that ``load_dataset`` is given.
+
+    Unless it is told, it decodes as many rows of a Parquet file at a time as stand in the file's first group, and fails
+    where that is empty, as it is in an empty file that pyarrow or pandas has written.
+    """
+    return {"batch_size": _ROWS_OF_PARQUET, **options} if path == "parquet" else options
+
 
 def load_table(path: str, options: Mapping[str, Any]) -> Any:
     """The ``datasets.Dataset`` that ``load_dataset`` gives.
@@ -25,7 +37,7 @@ def load_table(path: str, options: Mapping[str, Any]) -> Any:
     import datasets
 
     name = describe_source(path, options)
-    rows = loaded(path, {**options, "streaming": False}, name=name)
+    rows = loaded(path, {**_options_of(path, options), "streaming": False}, name=name)
     if not isinstance(rows, datasets.Dataset):
         raise KindError(
             f"random-access Hugging Face source requires one Dataset; got {type(rows).__name__}. Name one split of "
@@ -56,7 +68,7 @@ class RowStream:
         import datasets
 
         self.name = describe_source(path, options)
-        stream = loaded(path, {**options, "streaming": True}, name=self.name)
+        stream = loaded(path, {**_options_of(path, options), "streaming": True}, name=self.name)
         if not isinstance(stream, datasets.IterableDataset):
             raise KindError(
                 f"streaming Hugging Face source requires one IterableDataset; got {type(stream).__name__}. Name one "

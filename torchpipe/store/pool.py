@@ -69,6 +69,8 @@ def make_shards(
                 kind, value = worker.received(maker)
                 if kind == "rows":
                     advance(value)
+                elif kind == "warned":
+                    _warn(*value)
                 elif kind == "made":
                     worker.give(waiting)
                 elif kind == "written":
@@ -187,6 +189,29 @@ def _died(exit_code: int | None, maker: ShardMaker, shards: Sequence[int]) -> St
     )
 
 
+def _sent_through(connection: Connection) -> Callable[..., None]:
+    """What shows a warning: the process that started this one does, so that several tell of one thing once."""
+    show, thread = warnings.showwarning, threading.current_thread()
+
+    def send(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+        if threading.current_thread() is not thread:  # the connection is the first thread's
+            return show(message, category, filename, lineno, *rest)
+        known = next(
+            one for one in category.__mro__ if one.__module__ == "builtins"
+        )  # a class of the user's may be local
+        return connection.send(("warned", (str(message), known, filename, lineno)))
+
+    return send
+
+
+_WARNED: dict[Any, Any] = {}
+"""What was told of before, as each module has it for its own warnings."""
+
+
+def _warn(message: str, category: type[Warning], filename: str, lineno: int) -> None:
+    warnings.warn_explicit(message, category, filename, lineno, registry=_WARNED)
+
+
 def _serve(connection: Connection, maker: ShardMaker, parent: int, lock: Path) -> None:
     """What a worker does: shards, until there are none, each written while the next one is made."""
     as_child_of(parent, lock)
@@ -196,6 +221,7 @@ def _serve(connection: Connection, maker: ShardMaker, parent: int, lock: Path) -
     def advance(num_rows: int) -> None:
         connection.send(("rows", num_rows))
 
+    warnings.showwarning = _sent_through(connection)
     while True:
         shard, data = connection.recv(), None
         if shard is not None:

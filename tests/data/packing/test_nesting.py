@@ -78,6 +78,31 @@ def test_dropped_rows_are_those_that_are_too_long(lengths: Rows, longest: int, c
     assert tokens_of(fitted.rows) == [tokens for row, tokens in enumerate(tokens_of(rows)) if row not in wrong]
 
 
+@given(row_lengths, st.integers(1, 9), st.integers(9, 20), st.integers(1, 4))
+def test_split_rows_hold_no_more_documents_than_they_may(lengths: Rows, longest: int, capacity: int, most: int) -> None:
+    rows = rows_of(lengths)
+    fitted = fitted_rows(rows, longest=longest, capacity=capacity, overflow="split", max_documents=most).rows
+    assert flat(tokens_of(fitted)) == flat(tokens_of(rows))
+    assert (fitted.stop - fitted.start).max() <= longest
+    assert fitted.num_tokens.max() <= capacity
+    assert np.diff(fitted.pack_offsets).max() <= most
+
+
+@given(row_lengths, st.integers(1, 9), st.integers(9, 20), st.integers(1, 4))
+def test_rows_with_too_many_documents_are_dropped_or_cut(lengths: Rows, longest: int, capacity: int, most: int) -> None:
+    rows, options = rows_of(lengths), {"longest": longest, "capacity": capacity, "max_documents": most}
+    dropped, cut = (fitted_rows(rows, overflow=word, **options) for word in ("drop", "truncate"))  # pyright: ignore
+    too_long = [row for row, own in enumerate(lengths) if max(own) > longest or sum(own) > capacity]
+    over_cap = [row for row, own in enumerate(lengths) if len(own) > most and row not in too_long]
+    assert dropped.dropped.tolist() == too_long
+    assert dropped.over_cap.tolist() == over_cap
+    assert dropped.num_over_cap_tokens == sum(sum(lengths[row]) for row in over_cap)
+    own = [
+        [[(sample, place) for place in range(stop)] for sample, _, stop in rows.spans(row)] for row in range(len(rows))
+    ]
+    assert tokens_of(cut.rows) == [flat([document[:longest] for document in row[:most]])[:capacity] for row in own]
+
+
 def test_joined_rows_stand_one_after_the_other_under_numbers_of_their_own() -> None:
     one, two = rows_of([[2], [1, 1]]), rows_of([[3]])
     joined = joined_rows([one, two], [0, 10])

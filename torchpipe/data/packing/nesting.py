@@ -5,7 +5,7 @@ make such rows of others, on arrays of whole numbers alone; no token is read.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -118,50 +118,64 @@ class FittedRows:
 
     Attributes:
         rows: in the order of those that were given.
-        dropped: numbers of the rows that were left out, ascending.
-        num_dropped_tokens: of these rows; num_truncated: tokens that were cut off others.
+        dropped: numbers of the rows that were left out since they are too long, ascending.
+        over_cap: of those that are not, and have too many documents.
+        num_dropped_tokens, num_over_cap_tokens: of these rows; num_truncated: tokens that were cut off others.
         num_split: rows that became several documents or rows.
     """
 
     rows: PackPlan
-    dropped: np.ndarray
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    over_cap: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     num_dropped_tokens: int = 0
+    num_over_cap_tokens: int = 0
     num_truncated: int = 0
     num_split: int = 0
 
 
-def fitted_rows(rows: PackPlan, *, longest: int, capacity: int, overflow: Overflow) -> FittedRows:
-    """The rows with no document over ``longest`` tokens, and none over ``capacity`` in all.
+def fitted_rows(
+    rows: PackPlan, *, longest: int, capacity: int, overflow: Overflow, max_documents: int | None = None
+) -> FittedRows:
+    """The rows with no document over ``longest`` tokens, and none over ``capacity`` tokens or ``max_documents`` in all.
 
-    ``drop`` leaves out each row that is too long; ``truncate`` cuts documents, and then the row, on the right;
-    ``split`` makes documents and rows of what is cut off, which hold each token once. ``error`` takes what fits, and
-    leaves the rest in ``dropped`` for the caller to name.
+    ``drop`` leaves out each row that has more; ``truncate`` cuts documents, and then the row, on the right; ``split``
+    makes documents and rows of what is cut off, which hold each token once. ``error`` takes what fits, and leaves the
+    rest in ``dropped`` and ``over_cap`` for the caller to name.
 
     Args:
         rows: of samples; each span of a row is a document.
     """
-    lengths = rows.stop - rows.start
+    lengths, num_documents = rows.stop - rows.start, np.diff(rows.pack_offsets)
+    most = int(num_documents.max(initial=0)) if max_documents is None else max_documents
     too_long = np.flatnonzero(rows.num_tokens > capacity)
     long_spans = np.flatnonzero(lengths > longest)
     with_long = np.searchsorted(rows.pack_offsets, long_spans, side="right") - 1
-    wrong = np.union1d(too_long, with_long)
+    dropped = np.union1d(too_long, with_long)
+    over_cap = np.setdiff1d(np.flatnonzero(num_documents > most), dropped)
+    wrong = np.union1d(dropped, over_cap)
     if not len(wrong):
-        return FittedRows(rows=rows, dropped=wrong)
+        return FittedRows(rows=rows)
     if overflow in ("drop", "error"):
-        kept = np.setdiff1d(np.arange(len(rows)), wrong)
-        return FittedRows(rows=rows.take(kept), dropped=wrong, num_dropped_tokens=int(rows.num_tokens[wrong].sum()))
-    none = np.zeros(0, np.int64)
-    row_of = np.repeat(np.arange(len(rows)), np.diff(rows.pack_offsets))
+        return FittedRows(
+            rows=rows.take(np.setdiff1d(np.arange(len(rows)), wrong)),
+            dropped=dropped,
+            over_cap=over_cap,
+            num_dropped_tokens=int(rows.num_tokens[dropped].sum()),
+            num_over_cap_tokens=int(rows.num_tokens[over_cap].sum()),
+        )
+    row_of = np.repeat(np.arange(len(rows)), num_documents)
     if overflow == "truncate":
-        shorter = _with_spans(rows, rows.sample, rows.start, np.minimum(rows.stop, rows.start + longest), row_of)
-        heads = _whole_rows(shorter, np.minimum(shorter.num_tokens, capacity))
-        fitted = rows_in_packs(heads, shorter)
-        cut = int(rows.num_tokens.sum()) - int(fitted.num_tokens.sum())
-        return FittedRows(rows=fitted, dropped=none, num_truncated=cut)
+        stops = np.minimum(rows.stop, rows.start + longest)
+        kept = ramps(np.zeros_like(num_documents), num_documents) < most
+        shorter = _with_spans(rows, rows.sample[kept], rows.start[kept], stops[kept], row_of[kept])
+        fitted = rows_in_packs(_whole_rows(shorter, np.minimum(shorter.num_tokens, capacity)), shorter)
+        return FittedRows(rows=fitted, num_truncated=int(rows.num_tokens.sum()) - int(fitted.num_tokens.sum()))
     parts = -(-lengths // longest)
     span = np.repeat(np.arange(len(lengths)), parts)
     start = rows.start[span] + longest * ramps(np.zeros_like(parts), parts)
-    shorter = _with_spans(rows, rows.sample[span], start, np.minimum(start + longest, rows.stop[span]), row_of[span])
+    stop = np.minimum(start + longest, rows.stop[span])
+    row = row_of[span] if max_documents is None else _rows_of_at_most(max_documents, row_of[span])
+    shorter = _with_spans(rows, rows.sample[span], start, stop, row)
     rows_each = -(-shorter.num_tokens // capacity)
     row = np.repeat(np.arange(len(shorter)), rows_each)
     begin = capacity * ramps(np.zeros_like(rows_each), rows_each)
@@ -174,7 +188,19 @@ def fitted_rows(rows: PackPlan, *, longest: int, capacity: int, overflow: Overfl
         pack_lens=stop - begin,
         num_samples=len(shorter),
     )
-    return FittedRows(rows=rows_in_packs(cut, shorter), dropped=none, num_split=len(wrong))
+    return FittedRows(rows=rows_in_packs(cut, shorter), num_split=len(wrong))
+
+
+def _rows_of_at_most(num_documents: int, row_of: np.ndarray) -> np.ndarray:
+    """The row of each span, ascending, where none has more spans than so many: others go on as a row of their own.
+
+    >>> _rows_of_at_most(2, np.array([0, 0, 0, 1])).tolist()
+    [0, 0, 1, 2]
+    """
+    begins = np.flatnonzero(np.diff(row_of, prepend=-1))
+    counts = np.diff(begins, append=len(row_of))
+    is_first = ramps(np.zeros_like(counts), counts) % num_documents == 0
+    return np.cumsum(is_first) - 1
 
 
 def _whole_rows(rows: PackPlan, stops: np.ndarray) -> PackPlan:
@@ -193,7 +219,7 @@ def _with_spans(
     rows: PackPlan, sample: np.ndarray, start: np.ndarray, stop: np.ndarray, row_of: np.ndarray
 ) -> PackPlan:
     """The rows with other spans, each of which is of the row given; ascending."""
-    offsets = np.searchsorted(row_of, np.arange(len(rows) + 1))
+    offsets = np.append(np.flatnonzero(np.diff(row_of, prepend=-1)), len(row_of))
     ends = np.concatenate([[0], np.cumsum(stop - start)])
     return PackPlan(
         sample=sample,

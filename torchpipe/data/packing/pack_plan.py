@@ -166,8 +166,9 @@ class PackPlan:
         Samples that only other packs hold are then in none; ``num_samples`` and ``left_out`` stay as they are.
         """
         packs = np.asarray(packs, dtype=np.int64)
-        counts = np.diff(self.pack_offsets)[packs]
-        spans = ramps(self.pack_offsets[packs], counts)
+        begins = self.pack_offsets[:-1][packs]
+        counts = self.pack_offsets[1:][packs] - begins
+        spans = ramps(begins, counts)
         return replace(
             self,
             sample=self.sample[spans],

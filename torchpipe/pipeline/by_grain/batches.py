@@ -19,12 +19,12 @@ from torchpipe.pipeline.by_grain.identity import graph_identity
 from torchpipe.pipeline.by_grain.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.by_grain.logical_shards import ReadBatch, Reading, read_batches
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
+from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.state import (
     PARTS,
     STATE_VERSION,
     ShardPlace,
     checked_state,
-    graph_text,
     merged_states,
     parts_of,
     parts_text,
@@ -63,6 +63,10 @@ class StreamBatches:
         self._batch = 0  # batches of the run, over all ranks, that were given out
         self._places: dict[int, ShardPlace] = {}
         self._ledgers: dict[int, GraphLedger] = {}
+
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "StreamBatches":
+        """The same rows from the first one on, for another rank or with other workers."""
+        return StreamBatches(config, context=self._context, policy=policy, collator=collator)
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""

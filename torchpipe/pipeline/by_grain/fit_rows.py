@@ -18,7 +18,7 @@ from torchpipe.pipeline.packing import FirstFitPackingConfig, MMSamplePackingCon
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 _ROWS_A_GROUP = 8
-"""A group has so many rows for each that is open at a time. All are closed where it ends, and what is restored begins
+"""A group has so many rows for each of a config's bins. All are closed where it ends, and what is restored begins
 with a group: longer groups lose less where they end, and take longer to restore."""
 
 
@@ -31,7 +31,14 @@ def built_fit_rows(
     if isinstance(config, FirstFitPackingConfig):
         fit = SampleFit(context=context, overflow=config.overflow, max_media=None, ledger=ledger)
         planner = FirstFit if config.strategy == "first_fit" else BestFit
-        return FitRows(dataset, fit, planner=planner, num_open=config.num_packing_bins)
+        bins = config.num_packing_bins
+        return FitRows(
+            dataset,
+            fit,
+            planner=planner,
+            num_open=1 if config.strategy == "next_fit" else bins,
+            rows_a_group=bins * _ROWS_A_GROUP,
+        )
     padding_id = getattr(context.tokenizer, "pad_id", None)
     if isinstance(padding_id, bool) or not isinstance(padding_id, int):
         raise ConfigError(
@@ -39,7 +46,15 @@ def built_fit_rows(
             f"{type(context.tokenizer).__qualname__} is {padding_id!r}. Give the tokenizer one."
         )
     fit = SampleFit(context=context, overflow="drop", max_media=config.max_images_per_row, ledger=ledger)
-    return FitRows(dataset, fit, planner=BestFit, num_open=config.num_packing_bins, media_padding_id=padding_id)
+    bins = config.num_packing_bins
+    return FitRows(
+        dataset,
+        fit,
+        planner=BestFit,
+        num_open=bins,
+        rows_a_group=bins * _ROWS_A_GROUP,
+        media_padding_id=padding_id,
+    )
 
 
 class FitRows(grain.IterDataset[Any]):
@@ -50,6 +65,7 @@ class FitRows(grain.IterDataset[Any]):
         fit: what of a sample is packed.
         planner: which of the open rows takes a sample.
         num_open: how many rows are open at a time.
+        rows_a_group: so many rows after the begin of a group it ends, with the open ones.
         media_padding_id: fills rows that are dicts with media; None: rows are :class:`TextSequence`, filled with 0.
     """
 
@@ -60,23 +76,20 @@ class FitRows(grain.IterDataset[Any]):
         *,
         planner: type[BoundedFit],
         num_open: int,
+        rows_a_group: int,
         media_padding_id: int | None = None,
     ) -> None:
         super().__init__(parent)
         self._fit = fit
         self._planner = planner
         self._num_open = num_open
+        self.rows_a_group = rows_a_group
         self._media_padding_id = media_padding_id
 
     @property
     def ledger(self) -> NodeLedger:
         """What became of the samples."""
         return self._fit.ledger
-
-    @property
-    def rows_a_group(self) -> int:
-        """So many rows after the begin of a group it ends, with the open ones."""
-        return self._num_open * _ROWS_A_GROUP
 
     def new_planner(self) -> BoundedFit:
         """A planner without an open row."""

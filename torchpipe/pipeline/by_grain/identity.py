@@ -7,9 +7,9 @@ from typing import Any
 
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.dataset import WeightedDataset
+from torchpipe.pipeline.graph_text import leaf_text
 from torchpipe.pipeline.node_label import NodeNames, described, node_label
 from torchpipe.pipeline.planned.leaf import LeafRecipe
-from torchpipe.pipeline.state import leaf_text
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
+from torchpipe._counted import counted
 from torchpipe.errors import DataError
 
 
@@ -73,13 +74,14 @@ class NodeLedger:
 
     def __str__(self) -> str:
         counts = self.to_dict()
-        text = f"{self.name}: {counts['rows_in']:,} rows in, {counts['rows_out']:,} out"
+        text = f"{self.name}: {counted(counts['rows_in'], 'row')} in, {counts['rows_out']:,} out"
         if counts["tokens_in"]:
-            text += f"; {counts['tokens_in']:,} tokens in, {counts['tokens_out']:,} out, {counts['padding']:,} padding"
+            text += f"; {counted(counts['tokens_in'], 'token')} in, {counts['tokens_out']:,} out, "
+            text += f"{counts['padding']:,} padding"
         for reason in sorted(counts["rows_left_out"].keys() | counts["tokens_left_out"].keys()):
             rows, tokens = counts["rows_left_out"].get(reason, 0), counts["tokens_left_out"].get(reason, 0)
             told = [f"{rows:,}"] if rows else []
-            told += [f"{tokens:,} tokens"] if tokens else []
+            told += [counted(tokens, "token")] if tokens else []
             text += f"; {' ('.join(told)}{')' if len(told) == 2 else ''} {reason.replace('_', ' ')}"
         return text
 

@@ -15,6 +15,7 @@ from torchpipe.pipeline.by_grain.ledger import GraphLedger, graph_ledger
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.reading import as_stream
 from torchpipe.pipeline.state import ShardPlace
+from torchpipe.pipeline.too_long import warn_of_too_long
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 
 
@@ -77,12 +78,13 @@ def read_batches(reading: Reading, ledgers: dict[int, GraphLedger] | None = None
         ledgers: gets the counts of each part's nodes, by its number.
     """
     shards: dict[int, _Shard] = {}
+    warned: set[str] = set()  # of all parts: they have the same nodes
     number = reading.first
     try:
         while True:
             turn, shard = divmod(number, reading.num_shards)
             if shard not in shards:
-                shards[shard] = _Shard(reading, shard)
+                shards[shard] = _Shard(reading, shard, warned)
                 if ledgers is not None:
                     ledgers[shard] = shards[shard].ledger
             yield ReadBatch(number, shards[shard].batch(turn), shards[shard].place)
@@ -93,9 +95,15 @@ def read_batches(reading: Reading, ledgers: dict[int, GraphLedger] | None = None
 
 
 class _Shard:
-    """One part, as an iterator of Grain."""
+    """One part, as an iterator of Grain.
 
-    def __init__(self, reading: Reading, shard: int) -> None:
+    Args:
+        reading: what is read.
+        shard: the number of the part.
+        warned: nodes of which much is known to be left out; it gets those of this part.
+    """
+
+    def __init__(self, reading: Reading, shard: int, warned: set[str]) -> None:
         policy = replace(reading.policy, dp_rank=shard, dp_world_size=reading.num_shards)
         built = reading.dataset.build(context=reading.context, dataset_iteration_policy=policy)
         self.ledger = graph_ledger(built)
@@ -103,6 +111,7 @@ class _Shard:
         self._size = reading.rows_a_batch
         self._num_batches = 0
         self._has_ended = False
+        self._warned = warned
         place = reading.places.get(shard)
         if place is not None:
             self._num_batches = place.num_batches
@@ -128,7 +137,18 @@ class _Shard:
             except StopIteration:
                 self._has_ended = True
         self._num_batches += bool(rows)
+        self._warn()
         return rows or None
+
+    def _warn(self) -> None:
+        """Warns once of each node that drops much for its length, when it has seen many rows or all that there are."""
+        for node in self.ledger.nodes:
+            if node.name in self._warned or not node.rows_left_out["too_long"]:
+                continue
+            if self._has_ended or node.rows_in >= _ROWS_TO_JUDGE:
+                rows, tokens = node.rows_left_out["too_long"], node.tokens_left_out["too_long"]
+                if warn_of_too_long(node.name, rows=(rows, node.rows_in), tokens=(tokens, node.tokens_in)):
+                    self._warned.add(node.name)
 
     @property
     def place(self) -> ShardPlace:
@@ -138,6 +158,10 @@ class _Shard:
     def close(self) -> None:
         """Ends threads of Grain."""
         self._rows.close()
+
+
+_ROWS_TO_JUDGE = 1000
+"""Of fewer, while a part is read, the share that is left out says little."""
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from torchpipe.data.mix_turns import scales_of, tie_ranks, turn_at
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.mix_stream import MixChild, MixStream
 from torchpipe.pipeline.by_grain.order import none_left
-from torchpipe.pipeline.by_grain.reading import GrainDataset
+from torchpipe.pipeline.by_grain.reading import GrainDataset, RowsInOrder
 from torchpipe.pipeline.child_policies import child_names, child_policies
 from torchpipe.pipeline.dataset import DatasetMixConfig
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -29,6 +29,8 @@ def built_mix(config: DatasetMixConfig, context: DatasetBuildContext, policy: Da
             weights=weighted.weights,
             max_passes=weighted.max_epochs or once,
             is_endless=is_endless,
+            part=policy.dp_rank,
+            num_parts=policy.dp_world_size,
         )
         children.append(child)
     by_number = config.by == "rows" and all(
@@ -93,7 +95,7 @@ class MixedRows(grain.MapDataset[Any]):
     ) -> grain.IterDataset[Any]:
         """The rows one after the other; its state is that of the children, so that no row before it is made again."""
         if allow_nones:
-            return super().to_iter_dataset(read_options=read_options, allow_nones=True)
+            return RowsInOrder(self, read_options, allow_nones=True)
         return self._stream
 
     def __str__(self) -> str:

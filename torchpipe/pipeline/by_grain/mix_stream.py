@@ -11,7 +11,7 @@ from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.order import none_left
 from torchpipe.pipeline.by_grain.packed_rows import num_tokens_of, num_trained_of
-from torchpipe.pipeline.by_grain.reading import IN_THIS_THREAD, GrainDataset
+from torchpipe.pipeline.by_grain.reading import GrainDataset, read_in_order
 from torchpipe.pipeline.dataset import MixBy, MixStop
 
 _MOST_WITHOUT_UNITS = 10_000
@@ -30,6 +30,7 @@ class MixChild:
         weights: by the first item of the mix that they hold for.
         max_passes: how often it is gone through; None: any number of times.
         is_endless: it begins again by itself, so that it has one pass that never ends.
+        part, num_parts: whose rows these are.
     """
 
     name: str
@@ -37,6 +38,8 @@ class MixChild:
     weights: Mapping[int, float]
     max_passes: float | None
     is_endless: bool
+    part: int
+    num_parts: int
 
 
 class MixStream(grain.IterDataset[Any]):
@@ -64,7 +67,7 @@ class MixStream(grain.IterDataset[Any]):
         self._by: MixBy = by
         self._stop: MixStop | None = stop
         self._seed = seed
-        self._read_options = read_options or IN_THIS_THREAD
+        self._read_options = read_options
         for child in children:
             passes = child.max_passes
             if passes is not None and passes % 1 and not _is_read_by_number(child.dataset):
@@ -245,7 +248,7 @@ class _Rows(ABC):
 class _NumberedRows(_Rows):
     """Rows that are read by number: those past the end are of the next pass, in its own order."""
 
-    def __init__(self, child: MixChild, read_options: grain.ReadOptions) -> None:
+    def __init__(self, child: MixChild, read_options: grain.ReadOptions | None) -> None:
         super().__init__(child)
         dataset: Any = child.dataset
         self._num_rows = len(dataset)
@@ -254,7 +257,7 @@ class _NumberedRows(_Rows):
         endless = dataset if child.is_endless else dataset.repeat()
         self._is_endless = child.is_endless
         # With what is left out as None, so that it is known how many rows were read.
-        self.iterator = iter(endless.to_iter_dataset(read_options=read_options, allow_nones=True))
+        self.iterator = iter(read_in_order(endless, read_options, allow_nones=True))
         self._next = 0
 
     def _read(self) -> Any:
@@ -283,11 +286,12 @@ class _NumberedRows(_Rows):
 class _StreamRows(_Rows):
     """Rows of a stream, which is begun again where it ends and more is wanted: in the same order."""
 
-    def __init__(self, child: MixChild, read_options: grain.ReadOptions) -> None:
+    def __init__(self, child: MixChild, read_options: grain.ReadOptions | None) -> None:
         super().__init__(child)
         dataset: Any = child.dataset
         if isinstance(dataset, grain.MapDataset):
-            dataset = dataset.to_iter_dataset(read_options=read_options)
+            dataset = read_in_order(dataset, read_options)
+        self._part, self._num_parts = child.part, child.num_parts
         self.iterator = iter(dataset)
         self._begin = self.iterator.get_state()
         self._max_passes = child.max_passes
@@ -299,10 +303,7 @@ class _StreamRows(_Rows):
                 row = next(self.iterator)
             except StopIteration:
                 if not self._gave:
-                    raise DataError(
-                        f"{self.name}: none of its rows is left. Loosen its filters, or take it out; "
-                        "graph_ledger(dataset) tells the reasons."
-                    ) from None
+                    raise self._none_left() from None
                 self._num_passes += 1
                 if self._max_passes is not None and self._num_passes >= self._max_passes:
                     return None
@@ -310,6 +311,16 @@ class _StreamRows(_Rows):
             else:
                 self._gave = True
                 return row
+
+    def _none_left(self) -> DataError:
+        here, fewer = "", ""
+        if self._num_parts > 1:
+            here = f" in part {self._part} of {self._num_parts}"
+            fewer = ", give it more rows, use fewer ranks (or num_logical_shards)"
+        return DataError(
+            f"{self.name}: none of its rows is left{here}. Loosen its filters{fewer}, or take it out; "
+            "graph_ledger(dataset) tells the reasons."
+        )
 
     def _passes(self) -> int:
         return self._num_passes

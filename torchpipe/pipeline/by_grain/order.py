@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.reading import RowsInOrder
+from torchpipe.pipeline.by_grain.when_given import when_given
 from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.types import DatasetIterationPolicy
 
@@ -42,8 +45,8 @@ class EpochOrder(grain.MapDataset[Any]):
         num_rows, world_size = len(parent), policy.dp_world_size
         if num_rows < world_size:
             raise TooFewRowsError(
-                f"dataset has {num_rows} rows, fewer than dp_world_size={world_size}: {called}. Give it more rows, or "
-                "train on fewer ranks."
+                f"dataset has {counted(num_rows, 'row')}, fewer than dp_world_size={world_size}: {called}. Give it "
+                "more rows, or train on fewer ranks."
             )
         self._num_rows = num_rows
         self._policy = policy
@@ -74,8 +77,15 @@ class EpochOrder(grain.MapDataset[Any]):
             row = self._shuffled(row, epoch)
         element = self._parent[epoch * self._num_rows + row]
         if self._in_vain is not None:
-            self._look(element, row)
+            left_out = element is None
+            when_given(lambda: self._look(row, left_out=left_out))
         return element
+
+    def to_iter_dataset(
+        self, read_options: grain.ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> grain.IterDataset[Any]:
+        """The rows one after the other; without ``read_options`` by as many threads as help."""
+        return RowsInOrder(self, read_options, allow_nones=allow_nones)
 
     def _shuffled(self, place: int, epoch: int) -> int:
         """The row at a place of an epoch."""
@@ -89,9 +99,9 @@ class EpochOrder(grain.MapDataset[Any]):
             self._orders = orders = {**last, epoch: order}
         return int(orders[epoch][place])
 
-    def _look(self, element: Any, row: int) -> None:
+    def _look(self, row: int, *, left_out: bool) -> None:
         in_vain = self._in_vain
-        if element is not None:
+        if not left_out:
             self._in_vain = None
         elif in_vain is not None:
             in_vain[row] = True

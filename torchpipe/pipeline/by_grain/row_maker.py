@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
+from torchpipe.pipeline.by_grain.when_given import is_read_ahead, when_given
+from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
 from torchpipe.pipeline.processors import without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 
@@ -47,6 +50,7 @@ class RowMaker:
         self._post_filters = post_filters
         self._called = called
         self._policy = policy
+        self._draws = GlobalDraws(makers_called(processor, pre_filters, post_filters), called)
         self._errors = _Errors(policy, called, num_rows)
         self.ledger = ledger
 
@@ -61,7 +65,7 @@ class RowMaker:
         return bool(self._pre_filters or self._processor or self._post_filters or self._policy.leaves_out)
 
     def __call__(self, number: int, read: Callable[[], Any], rng: np.random.Generator | None) -> Any:
-        """What becomes of a row; None: it is left out, and counted under its reason.
+        """What becomes of a row; None: it is left out, and counted under its reason once the row is given.
 
         Args:
             number: of the row in its source.
@@ -75,23 +79,36 @@ class RowMaker:
         content: Any = None
         try:
             content = read()
-            made, reason = self._made(content, rng)
+            made, reason = self._watched(content, rng)
         except DataError as error:
             error = located(error, f"Row {number} of {self._called}")
             if not self._policy.leaves_out or not isinstance(error, DataError):
                 raise
-            self.ledger.took()
-            self.ledger.left_out(error.reason)
-            self._errors.add(number, error, content, self.ledger.rows_in)
+            refused, bad_row = error, content
+            when_given(lambda: self._count_error(number, refused, bad_row))
             return None
         except Exception as error:
             raise located(error, f"Row {number} of {self._called}") from error.__cause__
+        when_given(lambda: self._count(reason))
+        return made
+
+    def _watched(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:
+        """What becomes of a row, and a warning where that depends on the program's own random numbers."""
+        if is_read_ahead():  # beside rows whose sources may draw, to wait before they ask a server again
+            return self._made(content, rng)
+        return self._draws.watched(lambda: self._made(content, rng))
+
+    def _count(self, reason: str | None) -> None:
         self.ledger.took()
         if reason is None:
             self.ledger.gave()
         else:
             self.ledger.left_out(reason)
-        return made
+
+    def _count_error(self, number: int, error: DataError, content: Any) -> None:
+        self.ledger.took()
+        self.ledger.left_out(error.reason)
+        self._errors.add(number, error, content, self.ledger.rows_in)
 
     def ended(self) -> None:
         """Says that a stream has ended, and all of its rows were read.
@@ -155,9 +172,9 @@ class _Errors:
         if len(self._rows) > allowed:
             first = "" if error is None else f" The last: {error}"
             raise DataError(
-                f"{self._called}: {len(self._rows):,} rows have errors, and max_error_share="
-                f"{self._policy.max_error_share} of {num_rows:,} rows allows {allowed:,}. Correct them, or raise it."
-                f"{first}"
+                f"{self._called}: {counted(len(self._rows), 'row')} with an error, and max_error_share="
+                f"{self._policy.max_error_share} of {counted(num_rows, 'row')} allows {allowed:,}. Correct them, or "
+                f"raise it.{first}"
             ) from error
 
     @staticmethod

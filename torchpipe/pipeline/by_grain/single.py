@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from torchpipe._seeds import derive
-from torchpipe.errors import ConfigError, KindError, located
+from torchpipe.errors import KindError
 from torchpipe.pipeline.by_grain.in_vain import InVain
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.by_grain.library import grain
+from torchpipe.pipeline.by_grain.numbered_rows import NumberedRows, StreamShare
 from torchpipe.pipeline.by_grain.order import EpochOrder, none_left
 from torchpipe.pipeline.by_grain.reading import GrainDataset
 from torchpipe.pipeline.by_grain.row_maker import RowMaker
@@ -32,11 +33,6 @@ def built_single(
             f"source must be a RandomAccessDataSource or grain.IterDataset; got {type(source).__qualname__} of "
             f"{type(config.source).__qualname__}. Give it __len__ and __getitem__, or make it a grain.IterDataset."
         )
-    if is_stream and source is config.source and policy.dp_world_size > 1:
-        raise ConfigError(
-            f"{node_label(config)} is a stream that was given as it is, and each of {policy.dp_world_size} ranks would "
-            "read all of it. Give a value whose build(dataset_iteration_policy=) makes it, with this rank's rows alone."
-        )
     called = config.name or type(source).__name__
     maker = RowMaker(
         pre_filters=config.pre_filters,
@@ -50,7 +46,9 @@ def built_single(
     if not is_stream:
         made = MadeRows(grain.MapDataset.source(source), maker, seed=seed_32(policy.seed, "processor"))
         return EpochOrder(made, policy, called=called)
-    numbered: grain.IterDataset[Any] = NumberedRows(source, called=called)
+    # What a config builds has taken its part already, and begins again by itself.
+    share = StreamShare.of(policy) if source is config.source else StreamShare()
+    numbered: grain.IterDataset[Any] = NumberedRows(source, share=share, called=called)
     if policy.shuffle:
         size, seed = policy.streaming_shuffle_buffer_size, derive(policy.seed, "windows", policy.dp_rank)
         numbered = ShuffledWindows(numbered, window_size=size, seed=seed)
@@ -95,57 +93,13 @@ class MadeRows(grain.MapDataset[Any]):
         return f"MadeRows({self.ledger.name})"
 
 
-class NumberedRows(grain.IterDataset[Any]):
-    """The rows of a stream, each with its number: ``(number, row)``.
-
-    Args:
-        parent: the stream.
-        called: what errors call it.
-    """
-
-    def __init__(self, parent: grain.IterDataset[Any], *, called: str) -> None:
-        super().__init__(parent)
-        self._called = called
-
-    def __iter__(self) -> grain.DatasetIterator[Any]:
-        return _NumberedIterator(self._parent.__iter__(), self._called)
-
-    def __str__(self) -> str:
-        return f"NumberedRows({self._called})"
-
-
-class _NumberedIterator(grain.DatasetIterator[Any]):
-    def __init__(self, parent: grain.DatasetIterator[Any], called: str) -> None:
-        super().__init__(parent)
-        self._called = called
-        self._next = 0
-
-    def __next__(self) -> tuple[int, Any]:
-        try:
-            row = next(self._parent)
-        except StopIteration:
-            raise
-        except Exception as error:
-            # Whether a stream goes on behind a row that it can't read is not known, so no policy leaves it out.
-            raise located(error, f"Row {self._next} of {self._called}") from error.__cause__
-        self._next += 1
-        return self._next - 1, row
-
-    def get_state(self) -> dict[str, Any]:
-        return {"parent": self._parent.get_state(), "next_row": self._next}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._parent.set_state(state["parent"])
-        self._next = state["next_row"]
-
-
 class MadeStream(grain.IterDataset[Any]):
     """What filters and a processor make of the rows of a stream, without those that are left out.
 
     Args:
         parent: the rows and their numbers.
         maker: what makes something of them.
-        seed: of the processor's random numbers; a row's depend on its number.
+        seed: of the processor's random numbers; a row's depend on how many the stream gave before it.
         called: what errors call it.
     """
 
@@ -181,11 +135,11 @@ class _MadeIterator(grain.DatasetIterator[Any]):
     def __next__(self) -> Any:
         while True:
             try:
-                number, row = next(self._parent)
+                place, number, row = next(self._parent)
             except StopIteration:
                 self._maker.ended()
                 raise
-            made = _made(self._maker, self._generators, number, number, lambda row=row: row)
+            made = _made(self._maker, self._generators, place, number, lambda row=row: row)
             if made is not None:
                 self._in_vain.reset()
                 return made

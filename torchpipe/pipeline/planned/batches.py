@@ -13,10 +13,12 @@ from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
+from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
+from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
-from torchpipe.pipeline.state import STATE_VERSION, checked_state, graph_text, whole_number_of
+from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store.accounts import sample_counts
 
@@ -28,19 +30,29 @@ class PlannedBatches:
         config: of the loader.
         context, policy: what the graph is built with.
         collator: rows to a batch.
+        graph: the plan, where it was made already; None: it is made.
 
     Raises:
         CannotPlan: a part of the graph has no plan.
     """
 
     def __init__(
-        self, config: Any, *, context: DatasetBuildContext, policy: DatasetIterationPolicy, collator: Collator
+        self,
+        config: Any,
+        *,
+        context: DatasetBuildContext,
+        policy: DatasetIterationPolicy,
+        collator: Collator,
+        graph: PlannedGraph | None = None,
     ) -> None:
-        self.graph = planned_graph(
+        self.graph = graph or planned_graph(
             config.dataset, context=context, policy=policy, cache_dir=config.cache_dir, num_proc=config.num_proc
         )
         self.dataset = PlannedRows(
-            self.graph.rows, self.graph.run.samples, max_context_length=context.max_context_length
+            self.graph.rows,
+            self.graph.run.samples,
+            max_context_length=context.max_context_length,
+            longest_row=context.num_tokens_per_batch,
         )
         self._config, self._context, self._policy, self._collator = config, context, policy, collator
         self._batch_size = collator.num_rows_per_batch()
@@ -53,18 +65,29 @@ class PlannedBatches:
         self._begin(Cursor(0, 0), 1)
 
     def _begin(self, start: Cursor, global_batch_size: int) -> None:
+        costs = partial(self.graph.costs, rows_a_batch=self._batch_size)
         self._steps = RowSteps(
             self.graph.num_rows,
             start=start,
             num_epochs=self._num_epochs,
             global_batch_size=global_batch_size,
+            costs=costs if self._config.balance == "within_step" else None,
         )
         self._given = 0
+
+    def anew(self, config: Any, *, policy: DatasetIterationPolicy, collator: Collator) -> "PlannedBatches":
+        """The same rows from the first one on, for another rank or with other workers."""
+        return PlannedBatches(config, context=self._context, policy=policy, collator=collator, graph=self.graph)
 
     @property
     def epoch(self) -> int:
         """The epoch of the next row."""
         return self._steps.cursor(self._given).epoch
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is another batch."""
+        return self._steps.has(0, self._given)
 
     def batches(self) -> Iterator[TrainerBatch]:
         """The batches from here on."""

@@ -1,12 +1,13 @@
 """From the config of a graph to its plan: every source is tokenised once, and nodes are made of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from torchpipe._fingerprint_memory import remembering
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.pipeline.child_policies import child_names
 from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, SingleDatasetConfig
@@ -16,6 +17,7 @@ from torchpipe.pipeline.planned.graph import PlannedGraph
 from torchpipe.pipeline.planned.leaf import CannotPlan, LeafRecipe
 from torchpipe.pipeline.planned.nodes import Concat, Leaf, Mix, Node, NoRows, Run
 from torchpipe.pipeline.planned.packing import Packed
+from torchpipe.pipeline.too_long import warn_of_too_long
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store import TokenStore, build_store
 from torchpipe.store.chosen_samples import ChosenSamples
@@ -42,8 +44,12 @@ def planned_graph(
         CannotPlan: a part of it has no plan: a stream, a processor that draws random numbers, a config of one's own.
         Exception: what reading, processing or storing a row raises.
     """
-    compiler = _Compiler(context=context, policy=policy, cache_dir=cache_dir, num_proc=num_proc)
-    root = compiler.node(config, None)
+    recipes = _Recipes(context=context, policy=policy)
+    recipes.find(config, None)
+    compiler = _Compiler(found=recipes.of_sources, cache_dir=cache_dir, num_proc=num_proc)
+    # All processors are built by now, and may have added tokens. From here on, none is asked twice what it holds.
+    with remembering():
+        root = compiler.node(config, None)
     stores = compiler.stores
     whole: Any = stores[0] if len(stores) == 1 else None
     if len(stores) > 1:
@@ -60,50 +66,32 @@ def planned_graph(
     for node in graph.nodes.values():
         if isinstance(node, Mix):
             node.warn_of_empty(run)
+        if isinstance(node, Leaf):
+            left_out, read = (node.store.ledger.get(name, 0) for name in ("too_long", "read"))
+            warn_of_too_long(node.name, rows=(left_out, read))
+        if isinstance(node, Packed):
+            node.warn_of_too_long(run)
     return graph
 
 
 @dataclass(kw_only=True)
-class _Compiler:
+class _Recipes:
+    """Of all sources of a graph, before any is tokenised: that a part has no plan is told first."""
+
     context: DatasetBuildContext
     policy: DatasetIterationPolicy
-    cache_dir: str | Path | None
-    num_proc: int | None
-    stores: list[TokenStore] = field(default_factory=list)
-    recipes: dict[str, LeafRecipe] = field(default_factory=dict)
+    of_sources: dict[int, LeafRecipe] = field(default_factory=dict)
     _names: NodeNames = field(default_factory=NodeNames)
-    _leaves: dict[int, tuple[TokenStore, LeafRecipe, dict[str, str]]] = field(default_factory=dict)
 
-    def node(self, config: Any, name: str | None) -> Node:
-        """The node of a config; ``name`` is what its parent calls it, if it does."""
+    def find(self, config: Any, name: str | None) -> None:
+        """Finds those of a node and all below it, which are named in the order in which nodes are."""
         name = self._names.unused(name or node_label(config))
-        make: Callable[[Any, str], Node] | None = {
-            SingleDatasetConfig: self._leaf,
-            DatasetConcatConfig: self._concat,
-            DatasetMixConfig: self._mix,
-            FirstFitPackingConfig: self._first_fit,
-            ConcatThenSplitPackingConfig: self._concat_then_split,
-        }.get(type(config))
-        if make is None:
-            raise CannotPlan(f"{type(config).__name__} is run by Grain alone")
-        return make(config, name)
-
-    def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf | NoRows:
-        if id(config) not in self._leaves:
-            recipe = self._recipe(config, name)
-            if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
-                return NoRows(name=name)
-            if len(recipe.source) >= _ENDLESS:  # pyright: ignore[reportArgumentType]
-                raise CannotPlan(f"{name} has no end: it says that it has {len(recipe.source):,} rows")  # pyright: ignore[reportArgumentType]
-            store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
-            shared = next((one for one in self.stores if one.path == store.path), store)  # of equal settings
-            self._leaves[id(config)] = (shared, recipe, recipe.made_of())
-        store, self.recipes[name], made_of = self._leaves[id(config)]
-        if store not in self.stores:
-            self.stores.append(store)
-        before = self.stores[: self.stores.index(store)]
-        first = sum(one.num_samples for one in before)
-        return Leaf(name=name, store=store, first_sample=first, made_of=made_of)
+        if type(config) is SingleDatasetConfig:
+            if id(config) not in self.of_sources:
+                self.of_sources[id(config)] = self._recipe(config, name)
+            return
+        for child, child_name in _children(config):
+            self.find(child, child_name)
 
     def _recipe(self, config: SingleDatasetConfig, name: str) -> LeafRecipe:
         processor = None if config.processor is None else config.processor.build(context=self.context)
@@ -114,6 +102,8 @@ class _Compiler:
             source = source.build(dataset_iteration_policy=self.policy)
         if not isinstance(source, RandomAccessDataSource):
             raise CannotPlan(f"{name} is a stream")
+        if len(source) >= _ENDLESS:
+            raise CannotPlan(f"{name} has no end: it says that it has {len(source):,} rows")
         return LeafRecipe(
             label=name,
             source=source,
@@ -123,6 +113,56 @@ class _Compiler:
             context=self.context,
             row_policy=config.row_policy,
         )
+
+
+def _children(config: Any) -> list[tuple[Any, str | None]]:
+    """The nodes below one, and what it calls them."""
+    kind = type(config)  # a subclass may do anything
+    if kind is DatasetConcatConfig:
+        return [(child, None) for child in config.datasets]
+    if kind is DatasetMixConfig:
+        return [(child.dataset, child.name) for child in config.datasets]
+    if kind in (FirstFitPackingConfig, ConcatThenSplitPackingConfig):
+        return [(config.dataset, None)]
+    raise CannotPlan(f"{kind.__name__} is run by Grain alone")
+
+
+@dataclass(kw_only=True)
+class _Compiler:
+    found: Mapping[int, LeafRecipe]
+    cache_dir: str | Path | None
+    num_proc: int | None
+    stores: list[TokenStore] = field(default_factory=list)
+    recipes: dict[str, LeafRecipe] = field(default_factory=dict)
+    _names: NodeNames = field(default_factory=NodeNames)
+    _leaves: dict[int, tuple[TokenStore, LeafRecipe, dict[str, str]]] = field(default_factory=dict)
+
+    def node(self, config: Any, name: str | None) -> Node:
+        """The node of a config; ``name`` is what its parent calls it, if it does."""
+        name = self._names.unused(name or node_label(config))
+        make: Callable[[Any, str], Node] = {
+            SingleDatasetConfig: self._leaf,
+            DatasetConcatConfig: self._concat,
+            DatasetMixConfig: self._mix,
+            FirstFitPackingConfig: self._first_fit,
+            ConcatThenSplitPackingConfig: self._concat_then_split,
+        }[type(config)]
+        return make(config, name)
+
+    def _leaf(self, config: SingleDatasetConfig, name: str) -> Leaf | NoRows:
+        if id(config) not in self._leaves:
+            recipe = self.found[id(config)]
+            if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
+                return NoRows(name=name)
+            store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
+            shared = next((one for one in self.stores if one.path == store.path), store)  # of equal settings
+            self._leaves[id(config)] = (shared, recipe, recipe.made_of())
+        store, self.recipes[name], made_of = self._leaves[id(config)]
+        if store not in self.stores:
+            self.stores.append(store)
+        before = self.stores[: self.stores.index(store)]
+        first = sum(one.num_samples for one in before)
+        return Leaf(name=name, store=store, first_sample=first, made_of=made_of)
 
     def _concat(self, config: DatasetConcatConfig, name: str) -> Concat:
         return Concat(name=name, parts=tuple(self.node(child, None) for child in config.datasets))

@@ -12,7 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from torchpipe.data.packing import PackPlan
+import numpy as np
+
+from torchpipe.data.packing import LLAMA3_8B_COST, CostModel, PackPlan
 from torchpipe.pipeline.planned.leaf import LeafRecipe
 from torchpipe.pipeline.planned.nodes import Leaf, Node, Run
 from torchpipe.store import TokenStore
@@ -61,6 +63,23 @@ class PlannedGraph:
     def num_rows(self, epoch: int) -> int:
         """How many rows an epoch has."""
         return len(self.rows(epoch))
+
+    def costs(
+        self, epoch: int, rows: np.ndarray | None = None, *, rows_a_batch: int, cost: CostModel = LLAMA3_8B_COST
+    ) -> np.ndarray:
+        """What rows of an epoch cost to train on, with their padding: int64 [rows].
+
+        Args:
+            rows: their numbers in the epoch, int64; None: all of them.
+            rows_a_batch: a row that is a whole batch is filled up to ``num_tokens_per_batch``.
+            cost: of a document. Padding is documents of up to ``max_context_length`` tokens.
+        """
+        plan = self.rows(epoch)
+        plan = plan if rows is None else plan.take(rows)
+        longest = np.array([self.run.max_context_length])
+        length = np.maximum(plan.pack_lens, self.run.capacity) if rows_a_batch == 1 else plan.pack_lens
+        whole, rest = np.divmod(length - plan.num_tokens, longest)
+        return plan.costs(cost, padding=False) + whole * cost(longest) + cost(rest)
 
     @cached_property
     def nodes(self) -> dict[str, Node]:

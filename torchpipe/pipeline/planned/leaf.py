@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from torchpipe._fingerprint import fingerprint
+from torchpipe._fingerprint_memory import answer_of
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.packing.ramps import ramps
 from torchpipe.errors import ColumnError, NoFingerprint
+from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
 from torchpipe.pipeline.processors import DrewRandom, Outcome, SampleProcessor, without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 from torchpipe.pipeline.types import DatasetBuildContext
@@ -94,11 +96,11 @@ class LeafRecipe(SourceRecipe):
 
     def made_of(self) -> dict[str, str]:
         """What tells source, processing and tokenizer from others, by name; "" where nothing does."""
-        deciding = dict(self.deciding())
+        deciding, tokenizer = dict(self.deciding()), self.context.tokenizer
         return {
             "source": _told(lambda: object_fingerprint(self.source)),
             "processing": _told(lambda: fingerprint(deciding)),
-            "tokenizer": _told(lambda: fingerprint(self.context.tokenizer)),
+            "tokenizer": _told(lambda: answer_of(tokenizer, "all", lambda: fingerprint(tokenizer))),
         }
 
 
@@ -121,6 +123,8 @@ class LeafTransform:
 
     def __init__(self, recipe: LeafRecipe) -> None:
         self._recipe = recipe
+        makers = makers_called(recipe.processor, recipe.pre_filters, recipe.post_filters)
+        self._draws = GlobalDraws(makers, recipe.label)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The one sample of a row."""
@@ -132,6 +136,9 @@ class LeafTransform:
         Raises:
             CannotPlan: the processor draws random numbers, or its labels and positions are not those of documents.
         """
+        return self._draws.watched(lambda: self._fitted(sample))
+
+    def _fitted(self, sample: Mapping[str, Any]) -> Fitted:
         recipe = self._recipe
         if sample is None:  # a data set of Grain leaves a row out so  # pyright: ignore[reportUnnecessaryComparison]
             return Fitted([], 0, "empty")

@@ -21,7 +21,7 @@ from torchpipe.data.mix_source import MixSource
 from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, items_of_pass, mix_schedule
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.nesting import joined_rows, rows_of_samples
-from torchpipe.pipeline.state import leaf_text
+from torchpipe.pipeline.graph_text import leaf_text
 from torchpipe.store import TokenStore
 
 
@@ -114,6 +114,14 @@ class Leaf(Node):
         """What decides its rows, beside its children."""
         return leaf_text({**self.made_of, "samples": self.store.digest})
 
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest row."""
+        begins = np.flatnonzero(np.diff(self.store.rows, prepend=-1))  # a row may be several samples
+        if not len(begins):
+            return 0
+        return int(np.add.reduceat(self.store.lengths.astype(np.int64) - 1, begins).max())
+
     def items(self, run: Run) -> PackPlan:
         """Its rows in an order of no epoch."""
         # The last token of a sample is nothing but the label of the one before.
@@ -197,7 +205,7 @@ class Mix(Node):
     max_epochs: Sequence[float | None]
     by: str
     stop: Stop
-    _rows_taken: dict[int, Counter[str]] = field(default_factory=dict, init=False, repr=False)
+    _shares: dict[int, Sequence[SourceShare]] = field(default_factory=dict, init=False, repr=False)
 
     def identity(self) -> str:
         """What decides its rows, beside its children."""
@@ -215,7 +223,7 @@ class Mix(Node):
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
-        return self._mixed(run, epoch)[0]
+        return self._mixed(run, epoch)
 
     def settings(self) -> dict[str, Any]:
         """What its shares are of, and when an epoch ends."""
@@ -223,13 +231,18 @@ class Mix(Node):
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""
-        shares = self._mixed(run, epoch)[1]
         return {
             share.name: {"target": share.target, "served": share.realised, "rows": share.items, "epochs": share.passes}
-            for share in shares
+            for share in self._shares_of(run, epoch)
         }
 
-    def _mixed(self, run: Run, epoch: int) -> tuple[PackPlan, Sequence[SourceShare]]:
+    def _shares_of(self, run: Run, epoch: int) -> Sequence[SourceShare]:
+        if epoch not in self._shares:
+            self._mixed(run, epoch)
+        return self._shares[epoch]
+
+    def _mixed(self, run: Run, epoch: int) -> PackPlan:
+        """The rows of an epoch, of which the shares are kept."""
         items = [part.items(run) for part in self.parts]
         given = self._given(run, epoch)
         sources = [
@@ -238,13 +251,15 @@ class Mix(Node):
             if (source := self._source(run, part.name, rows, weights[0], most, given[part.name])) is not None
         ]
         if not sources:
-            return rows_of_samples(np.zeros(0, np.int64)), ()
+            self._shares[epoch] = ()
+            return rows_of_samples(np.zeros(0, np.int64))
         schedule = self._schedule(run, sources, epoch)
+        self._shares[epoch] = schedule.shares
         names = {source.name for source in sources}
         mixed = [rows for part, rows in zip(self.parts, items, strict=True) if part.name in names]
         firsts = np.cumsum([0, *(len(rows) for rows in mixed)])
         joined = joined_rows(mixed, [0] * len(mixed))
-        return joined.take(firsts[schedule.source] + schedule.item), schedule.shares
+        return joined.take(firsts[schedule.source] + schedule.item)
 
     def _source(
         self, run: Run, name: str, rows: PackPlan, weight: float, most: float | None, given: int
@@ -284,9 +299,7 @@ class Mix(Node):
 
     def _taken(self, run: Run, epoch: int) -> Counter[str]:
         """How many rows of each node an epoch has."""
-        if epoch not in self._rows_taken:
-            self._rows_taken[epoch] = Counter({share.name: share.items for share in self._mixed(run, epoch)[1]})
-        return self._rows_taken[epoch]
+        return Counter({share.name: share.items for share in self._shares_of(run, epoch)})
 
     def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int) -> MixSchedule:
         options: dict[str, Any] = {"stop": self.stop, "seed": run.seed, "shuffle": run.shuffle, "epoch": epoch}

@@ -1,16 +1,18 @@
 """The node of a planned graph that packs rows into longer ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
+from torchpipe._counted import counted
 from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
 from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
 from torchpipe.errors import DataError
-from torchpipe.pipeline.planned.nodes import Node, Run
+from torchpipe.pipeline.planned.nodes import Leaf, Node, Run
+from torchpipe.pipeline.too_long import warn_of_too_long
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +32,7 @@ class Packed(Node):
     strategy: str
     overflow: Overflow
     drops_last: bool = False
+    _accounts: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
 
     def identity(self) -> str:
         """What decides its rows, beside its children."""
@@ -42,12 +45,14 @@ class Packed(Node):
 
     def items(self, run: Run) -> PackPlan:
         """Its rows in an order of no epoch."""
-        return self._packed(run, self.part.rows(run, 0))[0]
+        return self._of(run, 0)
 
     def rows(self, run: Run, epoch: int) -> PackPlan:
         """Its rows in an epoch's order."""
-        packs = self._packed(run, self.part.rows(run, epoch))[0]
-        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if run.shuffle else packs
+        packs = self._of(run, epoch)
+        # next_fit keeps the order of what it packs, which the nodes below have shuffled.
+        is_shuffled = run.shuffle and self.strategy != "next_fit"
+        return packs.take(run.order(len(packs), "packs", self.name, epoch)) if is_shuffled else packs
 
     def settings(self) -> dict[str, Any]:
         """How rows are filled, and what becomes of what is too long."""
@@ -55,22 +60,60 @@ class Packed(Node):
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""
-        return self._packed(run, self.part.rows(run, epoch))[1]
+        if epoch not in self._accounts:
+            self._of(run, epoch)
+        return dict(self._accounts[epoch])
+
+    def _of(self, run: Run, epoch: int) -> PackPlan:
+        """The packs of an epoch, of which it is kept what was lost."""
+        packs, self._accounts[epoch] = self._packed(run, self.part.rows(run, epoch))
+        return packs
+
+    def warn_of_too_long(self, run: Run) -> None:
+        """Warns of sources of which much is dropped here, since it is too long. Only lengths are looked at."""
+        if self.overflow != "drop":
+            return
+        for leaf in _sources_of(self.part):
+            if leaf.longest <= min(run.capacity, run.max_context_length):
+                continue
+            rows = leaf.items(run)
+            fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow="drop")
+            warn_of_too_long(
+                f"{self.name} of {leaf.name}",
+                rows=(len(fitted.dropped), len(rows)),
+                tokens=(fitted.num_dropped_tokens, int(rows.num_tokens.sum())),
+                stacklevel=3,
+            )
 
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         if self.strategy == "concat_then_split" and run.max_num_documents is not None:
             return self._in_order(run, each_document(rows))
-        fitted = fitted_rows(rows, longest=run.max_context_length, capacity=run.capacity, overflow=self.overflow)
+        fitted = fitted_rows(
+            rows,
+            longest=run.max_context_length,
+            capacity=run.capacity,
+            overflow=self.overflow,
+            max_documents=run.max_num_documents,
+        )
         given = fitted.rows
         if self.overflow == "error" and len(fitted.dropped):
             raise DataError(
-                f"{self.name}: {len(fitted.dropped)} rows are too long for rows of {run.capacity} tokens and documents "
-                f"of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the numbers, or set "
-                "overflow to 'drop', 'truncate' or 'split'."
+                f"{self.name}: {counted(len(fitted.dropped), 'row')} too long for rows of {run.capacity} tokens and "
+                f"documents of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the "
+                "numbers, or set overflow to 'drop', 'truncate' or 'split'."
+            )
+        if self.overflow == "error" and len(fitted.over_cap):
+            rows_have = f"{counted(len(fitted.over_cap), 'row')} {'has' if len(fitted.over_cap) == 1 else 'have'}"
+            raise DataError(
+                f"{self.name}: {rows_have} more documents than max_num_documents="
+                f"{run.max_num_documents}; one has {int(np.diff(rows.pack_offsets)[fitted.over_cap].max())}. Raise it, "
+                "or set overflow to 'drop', 'truncate' or 'split'."
             )
         lost = {
             "too_long": len(fitted.dropped),
             "too_long_tokens": fitted.num_dropped_tokens,
+            "over_cap": len(fitted.over_cap),
+            "over_cap_tokens": fitted.num_over_cap_tokens,
             "truncated_tokens": fitted.num_truncated,
             "split": fitted.num_split,
         }
@@ -79,13 +122,8 @@ class Packed(Node):
         if self.strategy == "concat_then_split":
             packs, lost_too = self._in_order(run, each_document(given))
             return packs, {**{name: count for name, count in lost.items() if count}, **lost_too}
-        most, documents = run.max_num_documents, np.diff(given.pack_offsets)
-        if most is not None and documents.max() > most:
-            raise DataError(
-                f"{self.name}: a row has {documents.max()} documents, and max_num_documents is {most}. Raise it, or "
-                "leave such rows out by a post filter."
-            )
-        cap: dict[str, Any] = {} if most is None else {"cost": documents, "max_cost": most}
+        most = run.max_num_documents
+        cap: dict[str, Any] = {} if most is None else {"cost": np.diff(given.pack_offsets), "max_cost": most}
         packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, **cap)
         return self._told(run, rows_in_packs(packs, given), packs, lost)
 
@@ -118,3 +156,16 @@ class Packed(Node):
             firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])
             rows = rows.take(np.argsort(firsts, kind="stable"))
         return rows, {name: count for name, count in {**lost, "rows": len(rows), "fill": rows.fill}.items() if count}
+
+
+def _sources_of(node: Node) -> list[Leaf]:
+    """The sources whose rows a node takes as they are, each once: not those that are packed below it."""
+    found: dict[str, Leaf] = {}
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Leaf):
+            found[one.name] = one
+        elif not isinstance(one, Packed):
+            waiting += one.children
+    return list(found.values())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchpipe.loading.balance import in_order, num_micro_batches
+from torchpipe.loading.balance import laid_out, num_micro_batches
 
 ROW_BITS = 40
 """A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
@@ -40,6 +40,9 @@ class RowSteps:
         start: where to begin.
         num_epochs: how many there are, counted from the very first; None: no end but where no epoch has a row any more.
         global_batch_size: rows of a step, over all ranks.
+        costs: gives what rows of an epoch cost, by the epoch and their numbers in it: whole numbers, int64 [rows]. The
+            rows of a step then go where they even the ranks out (``within_step`` of
+            :data:`~torchpipe.loading.balance.Balance`); which rows a step has stays as it is. None: they go in order.
 
     >>> steps = RowSteps(lambda epoch: 3, start=Cursor(0, 2), num_epochs=2, global_batch_size=2)
     >>> [[divmod(int(row), 1 << ROW_BITS) for row in steps.packs(0, step)] for step in range(2)]
@@ -58,15 +61,18 @@ class RowSteps:
         start: Cursor,
         num_epochs: int | None,
         global_batch_size: int,
+        costs: Callable[[int, np.ndarray], np.ndarray] | None = None,
     ) -> None:
         self.global_batch_size = global_batch_size
         self._num_rows = num_rows
+        self._costs = costs
         self._num_epochs = num_epochs
         # The epochs that were looked at: the number of each, and where its first row stands among the rows from
         # ``start`` on. The first one's may lie before 0. ``_end`` is where the last one's rows end, once it was asked.
         self._epochs: list[int] = [start.epoch]
         self._begins: list[int] = [-start.row]
         self._end: int | None = None
+        self._latest = _Epoch(start.epoch, 0, 0)  # what was found last, which is mostly what is asked for next
         self._lock = Lock()  # the thread that reads ahead asks too
 
     @property
@@ -106,9 +112,17 @@ class RowSteps:
 
     def layout(self, epoch: int, step: int, *, world_size: int, batch_size: int) -> np.ndarray:
         """Which rows each rank trains on, int64 [world_size, accumulation, batch_size]; -1 is a row of padding."""
-        accumulation = num_micro_batches(self.global_batch_size, world_size=world_size, batch_size=batch_size)
-        packs = self.packs(epoch, step)
-        return in_order(packs, world_size=world_size, accumulation=accumulation, batch_size=batch_size)
+        packs, size = self.packs(epoch, step), self.global_batch_size
+        rows_a_rank = batch_size * num_micro_batches(size, world_size=world_size, batch_size=batch_size)
+        has_choice = world_size > 1 and rows_a_rank > 1
+        return laid_out(
+            packs,
+            self._costs_of(packs) if has_choice else None,
+            balance="within_step",
+            global_batch_size=size,
+            world_size=world_size,
+            batch_size=batch_size,
+        )
 
     def cursor(self, num_steps: int) -> Cursor:
         """The place behind so many steps. Behind the last row it is the begin of the next epoch."""
@@ -120,6 +134,15 @@ class RowSteps:
         with self._lock:
             return Cursor(self._epochs[self._begins.index(self._found_end())], 0)  # the first of those without a row
 
+    def _costs_of(self, packs: np.ndarray) -> np.ndarray | None:
+        if self._costs is None:
+            return None
+        epochs, rows = np.divmod(packs, 1 << ROW_BITS)
+        costs = np.empty(len(packs), np.int64)
+        for epoch in np.unique(epochs).tolist():
+            costs[epochs == epoch] = self._costs(epoch, rows[epochs == epoch])
+        return costs
+
     def _find(self, place: int) -> Cursor | None:
         """The row at a place from the start on; None behind the last."""
         found = self._epoch_at(place)
@@ -130,6 +153,13 @@ class RowSteps:
 
         A run without an end has one where mixes have given all that their ``max_epochs`` allow.
         """
+        latest = self._latest
+        if not latest.begin <= place < latest.end:
+            latest = self._looked_up(place)
+            self._latest = latest or self._latest
+        return latest
+
+    def _looked_up(self, place: int) -> "_Epoch | None":
         with self._lock:
             if self._num_epochs is not None and self._epochs[0] >= self._num_epochs:
                 return None  # the start is the end

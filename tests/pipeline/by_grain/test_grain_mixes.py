@@ -223,6 +223,16 @@ def test_a_mix_goes_on_from_any_of_its_states(grain_of: Build, by: Any, stop: An
         assert mix_shares(again) == mix_shares(once)
 
 
+def test_a_stream_of_which_a_part_has_no_row_is_named_with_the_part(grain_of: Build) -> None:
+    packed = ConcatThenSplitPackingConfig(dataset=documents("news", [5] * 4))  # a row for each 16 tokens
+    config = mix([(packed, 1.0), (documents("a", [5] * 9), 1.0)], stop="all")
+    assert len(list(grain_of(config))) == 18
+    with pytest.raises(
+        DataError, match=r"none of its rows is left in part 1 of 4. Loosen its filters, give it more row"
+    ):
+        list(grain_of(config, dp_rank=1, dp_world_size=4))
+
+
 def test_a_state_of_another_mix_is_refused(grain_of: Build) -> None:
     two, three = (iter(grain_of(mix([(texts(name, 3), 1.0) for name in names], stop="all"))) for names in ("ab", "abc"))
     with pytest.raises(ConfigError, match="The state is of a mix of 2 children, and this one has 3"):

@@ -1,54 +1,23 @@
 """The rows of large graphs lie in files beside a store: the same rows, one copy for all processes, none left behind."""
 
 import pickle
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from numbered_graphs import Loader, planned
 
-from torchpipe.pipeline import (
-    FirstFitPackingConfig,
-    GrainDataLoader,
-    SampleProcessor,
-    SingleDatasetConfig,
-    TextSequence,
-)
+from torchpipe.pipeline import FirstFitPackingConfig, GrainDataLoader
 from torchpipe.pipeline.planned.graph import PlannedGraph
 
 NUM_ROWS = 50
 
 
-class Counting(SampleProcessor):
-    """A row ``[first, tokens]`` to that many consecutive ids."""
-
-    def __call__(self, sample: Any, rng: np.random.Generator) -> TextSequence:
-        first, num_tokens = sample
-        ids = np.arange(first, first + num_tokens)
-        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
-
-    def fingerprint(self) -> str:
-        return "consecutive ids"
-
-
 @pytest.fixture
-def loader(tmp_path: Path) -> Callable[..., GrainDataLoader]:
-    documents = SingleDatasetConfig(
-        source=[[100 * row, 2 + row * 7 % 30] for row in range(NUM_ROWS)], processor=Counting.Config(), name="documents"
-    )
-
-    def make(**options: Any) -> GrainDataLoader:
-        config = GrainDataLoader.Config(
-            dataset=FirstFitPackingConfig(dataset=documents),
-            cache_dir=str(tmp_path),
-            num_proc=1,
-            planned=True,
-            **options,
-        )
-        return config.build(tokenizer=None, max_context_length=64, num_tokens_per_batch=64)
-
-    return make
+def loader(loader: Loader) -> Loader:
+    """Function (the config's fields) -> a loader of documents that are packed."""
+    return partial(loader, FirstFitPackingConfig(dataset=planned(NUM_ROWS)), repeat=True)
 
 
 @pytest.fixture
@@ -67,14 +36,14 @@ def plans_in(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def in_memory(loader: Callable[..., GrainDataLoader]) -> list[str]:
+def in_memory(loader: Loader) -> list[str]:
     """The fingerprints of the first epochs' rows, planned in memory."""
     graph = graph_of(loader())
     return [graph.rows(epoch).fingerprint for epoch in range(4)]
 
 
 def test_rows_in_a_file_are_those_in_memory(
-    loader: Callable[..., GrainDataLoader], in_memory: list[str], is_large: None, tmp_path: Path
+    loader: Loader, in_memory: list[str], is_large: None, tmp_path: Path
 ) -> None:
     assert plans_in(tmp_path) == []  # a graph of few samples keeps none
     for _ in range(2):
@@ -83,22 +52,18 @@ def test_rows_in_a_file_are_those_in_memory(
         assert all("folder" in vars(of_epoch) for of_epoch in rows)
 
 
-def test_plans_of_epochs_that_are_over_are_removed(
-    loader: Callable[..., GrainDataLoader], is_large: None, tmp_path: Path
-) -> None:
+def test_plans_of_epochs_that_are_over_are_removed(loader: Loader, is_large: None, tmp_path: Path) -> None:
     assert sum(1 for _ in loader(num_epochs=4)) > 4
     assert len(plans_in(tmp_path)) == 2
 
 
-def test_other_orders_have_other_plans(loader: Callable[..., GrainDataLoader], is_large: None, tmp_path: Path) -> None:
+def test_other_orders_have_other_plans(loader: Loader, is_large: None, tmp_path: Path) -> None:
     for options in ({}, {"seed": 7}, {"shuffle": False}, {"max_num_documents": 3}, {}):
         graph_of(loader(**options)).rows(0)
     assert len(plans_in(tmp_path)) == 4
 
 
-def test_a_process_that_is_given_the_graph_maps_the_same_plan(
-    loader: Callable[..., GrainDataLoader], is_large: None, tmp_path: Path
-) -> None:
+def test_a_process_that_is_given_the_graph_maps_the_same_plan(loader: Loader, is_large: None, tmp_path: Path) -> None:
     graph = graph_of(loader())
     rows = graph.rows(0)
     there = pickle.loads(pickle.dumps(graph)).rows(0)
@@ -107,7 +72,7 @@ def test_a_process_that_is_given_the_graph_maps_the_same_plan(
     assert len(pickle.dumps(rows)) < 1000
 
 
-def test_workers_make_the_batches_of_rows_in_files(loader: Callable[..., GrainDataLoader], is_large: None) -> None:
+def test_workers_make_the_batches_of_rows_in_files(loader: Loader, is_large: None) -> None:
     def batches(**options: Any) -> list[list[int]]:
         made = loader(num_epochs=2, **options)
         try:

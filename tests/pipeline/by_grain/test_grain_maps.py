@@ -5,6 +5,7 @@ import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -182,16 +183,48 @@ def test_a_stream_is_this_ranks_part_and_is_shuffled_some_rows_at_a_time(grain_o
     assert dict(plain) == dict(ranks[0])  # a row draws by its number, not by its place
 
 
-def test_a_stream_that_can_not_take_its_part_is_for_one_rank(grain_of: Build, graph_rows: Rows) -> None:
-    policy = DatasetIterationPolicy(
-        seed=0, shuffle=False, repeat=False, dp_rank=0, dp_world_size=1, streaming_shuffle_buffer_size=4
-    )
-    config = SingleDatasetConfig(source=Numbers(policy, 60), name="numbers")
-    assert graph_rows(grain_of(config)) == list(range(60))
-    with pytest.raises(
-        ConfigError, match="numbers is a stream that was given as it is, and each of 2 ranks would read"
-    ):
-        grain_of(config, dp_world_size=2)
+def test_a_stream_that_is_given_as_it_is_is_shared_out_row_by_row(grain_of: Build, graph_rows: Rows) -> None:
+    config = SingleDatasetConfig(source=grain.MapDataset.range(20).to_iter_dataset(), processor=Drawing.Config())
+    assert [row for row, _ in graph_rows(grain_of(config))] == list(range(20))
+    ranks = [graph_rows(grain_of(config, dp_rank=rank, dp_world_size=3)) for rank in range(3)]
+    assert [[row for row, _ in rows] for rows in ranks] == [list(range(rank, 20, 3)) for rank in range(3)]
+    assert len({drawn for rows in ranks for _, drawn in rows}) == 20
+
+
+def test_a_stream_that_is_given_as_it_is_begins_again_where_rows_repeat(grain_of: Build) -> None:
+    config = SingleDatasetConfig(source=grain.MapDataset.range(5).to_iter_dataset(), processor=Drawing.Config())
+    ranks = [iter(grain_of(config, repeat=True, dp_rank=rank, dp_world_size=2)) for rank in range(2)]
+    rows = [[next(rows) for _ in range(10)] for rows in ranks]
+    assert [[row for row, _ in some] for some in rows] == [[0, 2, 4, 1, 3] * 2, [1, 3, 0, 2, 4] * 2]
+    assert len({drawn for some in rows for _, drawn in some}) == 20, "other numbers in each pass"
+    few = iter(grain_of(config, repeat=True, dp_rank=6, dp_world_size=7))
+    assert [next(few)[0] for _ in range(5)] == [1, 3, 0, 2, 4], "fewer rows than ranks"
+
+
+def test_a_stream_that_repeats_by_itself_is_not_begun_again(grain_of: Build) -> None:
+    stream = grain.MapDataset.range(4).repeat().map_with_index(lambda index, row: (index, row)).to_iter_dataset()
+    rows = iter(grain_of(SingleDatasetConfig(source=stream), repeat=True))
+    assert list(islice(rows, 11)) == [(index, index % 4) for index in range(11)]
+
+
+def test_a_stream_without_rows_can_not_begin_again(grain_of: Build) -> None:
+    stream = grain.MapDataset.range(4).filter(lambda row: row > 4).to_iter_dataset()
+    with pytest.raises(DataError, match="web has no rows, and repeat is True: it would be begun again for ever"):
+        next(iter(grain_of(SingleDatasetConfig(source=stream, name="web"), repeat=True)))
+
+
+def test_a_shared_stream_goes_on_from_any_of_its_states_also_where_a_pass_ends(grain_of: Build) -> None:
+    def rows() -> Any:
+        stream = grain.MapDataset.range(11).to_iter_dataset()
+        config = SingleDatasetConfig(source=stream, processor=Drawing.Config())
+        return iter(grain_of(config, shuffle=True, repeat=True, dp_rank=1, dp_world_size=3))
+
+    whole = list(islice(rows(), 40))
+    for number in range(20):
+        first, again = rows(), rows()
+        assert list(islice(first, number)) == whole[:number]
+        again.set_state(json.loads(json.dumps(first.get_state())))
+        assert list(islice(again, 20)) == whole[number : number + 20]
 
 
 def test_a_shuffled_stream_goes_on_from_any_of_its_states(grain_of: Build) -> None:
@@ -249,10 +282,10 @@ def test_read_options_that_are_given_are_obeyed_and_change_no_row(grain_of: Buil
         options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=5 * threads)
         rows = iter(grain_of(config, context={"read_options": options}, shuffle=True, repeat=True).to_iter_dataset())
         given.append([next(rows) for _ in range(200)])
-        names |= {thread.name.split("_")[0] for thread in threading.enumerate()}
+        names |= {thread.name for thread in threading.enumerate()}
         rows.close()
     assert given[0] == given[1]
-    assert "grain-prefetch" in names
+    assert "torchpipe rows" in names
 
 
 def test_what_is_built_can_be_sent_to_another_process(grain_of: Build, graph_rows: Rows) -> None:

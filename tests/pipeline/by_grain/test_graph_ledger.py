@@ -62,7 +62,9 @@ def test_a_mistake_in_a_processor_is_raised_whatever_the_policy(grain_of: Build,
 
 def test_more_rows_with_errors_than_may_be_end_the_run(grain_of: Build, graph_rows: Rows) -> None:
     dataset = grain_of(careful([*range(1, 10), *range(11, 19), 20, 30, 40], on_error="skip", max_error_share=0.1))
-    message = "numbers: 3 rows have errors, and max_error_share=0.1 of 20 rows allows 2. Correct them, or raise it. The"
+    message = (
+        "numbers: 3 rows with an error, and max_error_share=0.1 of 20 rows allows 2. Correct them, or raise it. The"
+    )
     with pytest.raises(DataError, match=message):
         graph_rows(dataset)
 
@@ -110,7 +112,7 @@ def test_a_stream_with_too_many_errors_says_so_where_it_ends(grain_of: Build) ->
     )
     rows = iter(grain_of(config))
     assert [next(rows) for _ in range(3)] == [2, 4, 6]
-    with pytest.raises(DataError, match="web: 2 rows have errors, and max_error_share=0.3 of 5 rows allows 1"):
+    with pytest.raises(DataError, match="web: 2 rows with an error, and max_error_share=0.3 of 5 rows allows 1"):
         next(rows)
 
 
@@ -132,3 +134,10 @@ def test_counts_that_lose_a_row_are_found() -> None:
     node.gave()
     with pytest.raises(DataError, match="leaky took 2 rows, and 1 are accounted for"):
         GraphLedger([node]).check()
+
+
+def test_one_row_is_no_rows() -> None:
+    node = NodeLedger("news")
+    node.took(tokens=1)
+    node.left_out("too_long", tokens=1)
+    assert str(node) == "news: 1 row in, 0 out; 1 token in, 0 out, 0 padding; 1 (1 token) too long"

@@ -180,7 +180,20 @@ def test_a_document_that_is_too_long_can_be_an_error(grain_of: Build, graph_rows
         graph_rows(grain_of(config))
 
 
-@pytest.mark.parametrize("strategy", ["best_fit_decreasing", "first_fit"])
+def test_next_fit_leaves_documents_in_order_and_closes_a_row_where_the_next_has_no_room(
+    grain_of: Build, graph_rows: Rows
+) -> None:
+    lengths = LENGTHS * 20
+    config = FirstFitPackingConfig(dataset=documents(lengths), strategy="next_fit", overflow="truncate")
+    context = {"max_context_length": 12, "num_tokens_per_batch": 20}
+    rows = held(graph_rows(grain_of(config, context=context)))
+    expected = [ids_of(number, min(length, 12)).tolist() for number, length in enumerate(lengths)]
+    assert [part for row in rows for part in row] == expected
+    short = [k for k, (row, then) in enumerate(itertools.pairwise(rows)) if sum(map(len, [*row, then[0]])) <= 20]
+    assert short == [64]  # where a group ends
+
+
+@pytest.mark.parametrize("strategy", ["best_fit_decreasing", "first_fit", "next_fit"])
 @pytest.mark.parametrize("bins", [1, 3])
 def test_first_fit_goes_on_from_any_of_its_states(grain_of: Build, strategy: Any, bins: int) -> None:
     config = FirstFitPackingConfig(

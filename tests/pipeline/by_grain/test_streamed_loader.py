@@ -2,110 +2,51 @@
 
 import dataclasses
 import json
+import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import grain
-import numpy as np
 import pytest
-import torch
+from numbered_graphs import Consecutive, Cropped, Loader, Numbers, Stream, cropped, in_run_order, stream
 
 from torchpipe.errors import ConfigError, DataError, LoaderStateError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     FirstFitPackingConfig,
     GrainDataLoader,
-    SampleProcessor,
     SingleDatasetConfig,
-    TextSequence,
+    TrainerBatch,
     merged_states,
 )
 
-Loader = Callable[..., GrainDataLoader]
-Batch = tuple[dict[str, Any], torch.Tensor]
 
-
-class Consecutive(SampleProcessor):
-    """A row ``[first, tokens]`` to that many consecutive ids."""
-
-    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
-        ids = np.arange(sample[0], sum(sample))
-        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
-
-
-class Cropped(SampleProcessor):
-    """The same from a random token on."""
-
-    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence:
-        first, number = sample
-        begin = first + int(rng.integers(number - 1))
-        ids = np.arange(begin, first + number)
-        return TextSequence(input_ids=ids[:-1], labels=ids[1:])
-
-
-class Numbers(grain.IterDataset[list[int]]):
-    """A stream of rows, of which each rank takes every n-th, and which repeats where it is asked to."""
-
-    def __init__(self, number: int, policy: Any) -> None:
-        super().__init__()
-        rows = [[100 * row, 2 + row * 7 % 20] for row in range(number)]
-        own = grain.MapDataset.source(rows[policy.dp_rank :: policy.dp_world_size])
-        self._rows = own.repeat() if policy.repeat else own
-
-    def __iter__(self) -> grain.DatasetIterator[list[int]]:
-        return iter(self._rows.to_iter_dataset(grain.ReadOptions(num_threads=0)))
-
-
-class NumbersConfig:
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def build(self, *, dataset_iteration_policy: Any) -> Numbers:
-        return Numbers(self.number, dataset_iteration_policy)
-
-
-def stream(number: int = 60) -> SingleDatasetConfig:
-    return SingleDatasetConfig(source=NumbersConfig(number), processor=Consecutive.Config(), name="numbers")
-
-
-def cropped(number: int = 60) -> SingleDatasetConfig:
-    rows = [[100 * row, 3 + row * 7 % 20] for row in range(number)]
-    return SingleDatasetConfig(source=rows, processor=Cropped.Config(), name="cropped")
+def as_it_is(number: int = 60) -> SingleDatasetConfig:
+    """A stream that knows neither of ranks nor of repetition."""
+    rows = [[100 * row, 2 + row * 7 % 20] for row in range(number)]
+    source = grain.MapDataset.source(rows).to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    return SingleDatasetConfig(source=source, processor=Consecutive.Config(), name="as it is")
 
 
 GRAPHS = {
     "stream": stream,
     "packed stream": lambda: ConcatThenSplitPackingConfig(dataset=stream()),
+    "packed stream as it is": lambda: FirstFitPackingConfig(dataset=as_it_is(37)),
     "random processor": cropped,
     "packed random processor": lambda: FirstFitPackingConfig(dataset=cropped()),
 }
 graphs = pytest.mark.parametrize("graph", GRAPHS.values(), ids=list(GRAPHS))
 
 
-@pytest.fixture
-def loader(tmp_path: Path) -> Loader:
-    """Makes a loader of a graph."""
-
-    def make(dataset: Any, *, rank: int = 0, world_size: int = 1, **options: Any) -> GrainDataLoader:
-        config = GrainDataLoader.Config(dataset=dataset, cache_dir=str(tmp_path), num_proc=1, **options)
-        return config.build(
-            tokenizer=None, max_context_length=64, num_tokens_per_batch=64, dp_rank=rank, dp_world_size=world_size
-        )
-
-    return make
-
-
-def tokens(batches: Sequence[Batch]) -> list[list[int]]:
+def tokens(batches: Sequence[TrainerBatch]) -> list[list[int]]:
     return [[*batch["input"].tolist(), *labels.tolist(), *batch["positions"].tolist()] for batch, labels in batches]
 
 
 def given(loaders: Sequence[GrainDataLoader], ticks: int) -> list[list[int]]:
     """The batches of so many turns of all ranks, in the order of the run."""
-    each = [tokens(list(islice(iter(one), ticks))) for one in loaders]
-    return [batch for turn in zip(*each, strict=True) for batch in turn]
+    return in_run_order([tokens(list(islice(iter(one), ticks))) for one in loaders])
 
 
 def test_a_graph_with_a_random_processor_is_run_by_grain_and_a_line_says_so(
@@ -114,12 +55,12 @@ def test_a_graph_with_a_random_processor_is_run_by_grain_and_a_line_says_so(
     assert not loader(cropped()).is_planned
     assert "Grain runs this graph, as rows come: Cropped draws random numbers (integers)." in capsys.readouterr().err
     assert not loader(stream()).is_planned
-    assert "Grain runs this graph, as rows come: numbers is a stream." in capsys.readouterr().err
+    assert "Grain runs this graph, as rows come: stream is a stream." in capsys.readouterr().err
     assert loader(SingleDatasetConfig(source=[[0, 5]], processor=Consecutive.Config())).is_planned
 
 
 def test_a_graph_that_has_to_be_planned_and_can_not_be_is_an_error(loader: Loader) -> None:
-    with pytest.raises(ConfigError, match="planned is True, and the graph can't be planned: numbers is a stream"):
+    with pytest.raises(ConfigError, match="planned is True, and the graph can't be planned: stream is a stream"):
         loader(stream(), planned=True)
 
 
@@ -168,6 +109,25 @@ def test_batches_do_not_depend_on_the_number_of_workers(graph: Any, loader: Load
         resumed.close()
 
 
+def test_threads_that_read_ahead_change_neither_batches_nor_states_nor_counts(loader: Loader) -> None:
+    def run(threads: int, **options: Any) -> GrainDataLoader:
+        read_options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+        packed = FirstFitPackingConfig(dataset=cropped())
+        return loader(packed, read_options=read_options, num_prefetch_batches=0, **options)
+
+    plain, ahead = (run(threads, num_logical_shards=2) for threads in (0, 3))
+    assert given([plain], 9) == given([ahead], 9)
+    assert plain.ledger == ahead.ledger
+    state = ahead.state_dict()
+    assert state == plain.state_dict()
+    ahead.close()
+    resumed = run(4)
+    resumed.load_state_dict(state)
+    assert given([resumed], 9) == given([plain], 9)
+    resumed.close()
+    assert "torchpipe rows" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pytest.CaptureFixture[str]) -> None:
     whole = given([loader(cropped(), num_logical_shards=2)], 30)
     first = [loader(cropped(), rank=rank, world_size=2) for rank in range(2)]
@@ -178,9 +138,10 @@ def test_a_part_whose_state_is_missing_is_read_again(loader: Loader, capsys: pyt
     assert "1 part of the graph is read again up to batch 14: its state isn't here" in capsys.readouterr().err
 
 
-def test_a_finite_stream_gives_each_row_once(loader: Loader) -> None:
+@pytest.mark.parametrize("graph", [stream, as_it_is])
+def test_a_finite_stream_gives_each_row_once(graph: Any, loader: Loader) -> None:
     for num_logical_shards in (1, 4, 7):
-        batches = list(loader(stream(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
+        batches = list(loader(graph(33), repeat=False, shuffle=False, num_logical_shards=num_logical_shards))
         firsts = Counter(int(batch["input"][0]) for batch, _ in batches if batch["num_valid_tokens"])
         assert firsts == Counter(100 * row for row in range(33))
 
@@ -191,7 +152,7 @@ def test_what_became_of_the_rows_is_counted_over_all_parts(loader: Loader) -> No
     )
     batches = list(rows)
     told = rows.ledger
-    assert (told["numbers"]["rows_in"], told["numbers"]["rows_out"]) == (33, 33)
+    assert (told["stream"]["rows_in"], told["stream"]["rows_out"]) == (33, 33)
     packed = told["ConcatThenSplitPackingConfig"]
     assert packed["rows_out"] == sum(bool(batch["num_valid_tokens"]) for batch, _ in batches)
     assert packed["tokens_in"] == packed["tokens_out"] + sum(packed["tokens_left_out"].values())
@@ -203,9 +164,9 @@ def test_a_finite_stream_of_several_ranks_needs_them_to_agree(loader: Loader) ->
 
 
 def test_a_stream_that_ends_where_it_should_repeat_is_an_error(loader: Loader) -> None:
-    class Once(NumbersConfig):
+    class Once(Stream):
         def build(self, *, dataset_iteration_policy: Any) -> Numbers:
-            return Numbers(self.number, dataclasses.replace(dataset_iteration_policy, repeat=False))
+            return super().build(dataset_iteration_policy=dataclasses.replace(dataset_iteration_policy, repeat=False))
 
     rows = SingleDatasetConfig(source=Once(5), processor=Consecutive.Config())
     with pytest.raises(DataError, match=r"Part 0 of 1 of the graph has ended, and repeat is True. Its\s+source has to"):
