@@ -71,6 +71,10 @@ class IndexedJsonlSource(Configurable):
             if not isinstance(self.cache_dir, str | Path | None):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigError(f"cache_dir is {self.cache_dir!r}. Give the path of a folder, or leave it out.")
 
+        def describe(self) -> str:
+            """The files, as they are named."""
+            return ", ".join(self.patterns)
+
     def __init__(self, config: Config, *, dataset_iteration_policy: DatasetIterationPolicy | None = None) -> None:
         self.config = config
         self._rows = JsonRows([SourceFile.of_path(path, config.cache_dir) for path in _matched(config.patterns)])

@@ -20,6 +20,8 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
+from torchpipe.pipeline.by_grain.identity import named_nodes
+from torchpipe.pipeline.by_grain.ledger import graph_ledger
 from torchpipe.pipeline.by_grain.mix_stream import mix_shares
 
 Build = Callable[..., Any]
@@ -69,6 +71,15 @@ def test_a_mix_by_number_gives_the_rows_that_it_gives_one_after_the_other(grain_
     later = [dataset[place] for place in range(len(dataset), 2 * len(dataset))]
     assert later != rows
     assert counts([row for row in later if row is not None]) == counts(graph_rows(dataset))
+
+
+def test_a_child_without_a_name_is_counted_under_its_weighted_ones(grain_of: Build, graph_rows: Rows) -> None:
+    child = SingleDatasetConfig(source=["a0", "a1"])
+    weighted = WeightedDataset(dataset=child, name="news")
+    dataset = grain_of(DatasetMixConfig(datasets=(weighted,)))
+    assert graph_rows(dataset) == ["a0", "a1"]
+    assert graph_ledger(dataset)["news"].rows_out == 2
+    assert [*named_nodes(DatasetMixConfig(datasets=(weighted,)))] == ["DatasetMixConfig", "weight of news", "news"]
 
 
 def test_weights_are_shares_of_the_rows_that_are_left(grain_of: Build, graph_rows: Rows) -> None:

@@ -25,7 +25,7 @@ def built_mix(config: DatasetMixConfig, context: DatasetBuildContext, policy: Da
         once = 1.0 if config.stop == "first" and not policy.repeat else None
         child = MixChild(
             name=name,
-            dataset=weighted.dataset.build(context=context, dataset_iteration_policy=replace(own, repeat=is_endless)),
+            dataset=weighted.named.build(context=context, dataset_iteration_policy=replace(own, repeat=is_endless)),
             weights=weighted.weights,
             max_passes=weighted.max_epochs or once,
             is_endless=is_endless,

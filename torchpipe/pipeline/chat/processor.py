@@ -225,9 +225,9 @@ def _document(made: Mapping[str, Any]) -> TextSequence:
 
 def _text_of(tokenizer: Any, tokens: list[int]) -> str:
     """The text of tokens; the ids, where the tokenizer only encodes."""
-    decode = getattr(tokenizer, "decode", None)
-    if not callable(decode):
+    if not hasattr(tokenizer, "decode"):
         return " ".join(map(str, tokens))
+    decode = tokenizer.decode
     try:
         return decode(tokens, truncate_at_eos=False, skip_special_tokens=False)
     except TypeError:  # not one of torchpipe's
