@@ -235,10 +235,8 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
         print(f"measuring the loss on {settings.num_rows_for_training_loss} packs or rows at most ...", flush=True)
     losses_before, best = state.get("losses_before") or losses(), state.get("best_loss", float("inf"))
 
-    def save(is_best: bool = False) -> Path | None:
-        place = loader.state_dict()  # each rank may know a part of it
-        if not ranks.is_first:
-            return None
+    def save(is_best: bool = False) -> Path:
+        place = loader.state_dict()  # each rank may know a part of it, so that all of them come here together
         now = {"losses_before": losses_before, "best_loss": best, "world_size": ranks.world_size}
         return training.save_checkpoint(
             output_dir / "checkpoints",
@@ -249,6 +247,7 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
             state={"depends_on": depends_on, **now, "loader": place},
             keep_last=settings.keep_last_n_checkpoints,
             is_best=is_best,
+            writes=ranks.is_first,
         )
 
     def go_on_with_all_rows() -> None:
@@ -261,10 +260,11 @@ def train(cfg: DictConfig, settings: DictConfig, ranks: training.Ranks) -> None:
     model.train()
     checkpoint, stopped = resume_from, 0.0
     exports = training.Exports(
-        checkpointer if ranks.is_first else None,
+        checkpointer,
         model,
         every=settings.export_every_n_steps,
         adapter_only=settings.save_adapter_weights_only,
+        writes=ranks.is_first,
     )
     profiler, _ = config.instantiate(settings.profiler) or (training.DummyProfiler(), None)
     log = training.TrainingLog(

@@ -178,6 +178,20 @@ def test_an_empty_file_of_json_alone_is_one_sentence(config: Any, tmp_path: Path
         config(**files(tmp_path, [0])).build(dataset_iteration_policy=policy_of())
 
 
+def leaves_out(row: Any) -> bool:
+    return False
+
+
+def test_a_small_stream_that_is_filtered_out_is_soon_one_sentence(tmp_path: Path) -> None:
+    source = HuggingFaceStreamingSource.Config(**files(tmp_path, [900, 900]))
+    graph = SingleDatasetConfig(source=source, processor=RowNumber.Config(), pre_filters=(leaves_out,), name="numbers")
+    loader = GrainDataLoader.Config(dataset=graph, num_prefetch_batches=0).build(
+        tokenizer=None, max_context_length=4, num_tokens_per_batch=4
+    )
+    with pytest.raises(DataError, match="numbers, its last rows: none of its 5,602 rows is left"):
+        next(iter(loader))
+
+
 def test_fewer_rows_than_ranks_are_one_sentence(tmp_path: Path) -> None:
     for rank in range(4):
         with pytest.raises(DataError, match="has 3 rows, fewer than the 4 ranks"):

@@ -46,3 +46,12 @@ def test_without_a_checkpointer_nothing_is_exported() -> None:
     exports.after(1, epoch=0)
     assert not exports.due(1, 0)
     assert exports.at_end(1, epoch=0) is None
+
+
+def test_ranks_beside_the_first_know_when_it_is_time_and_write_nothing() -> None:
+    folder = Folder()
+    exports = Exports(folder, None, every=2, writes=False)
+    assert [exports.due(step, None) for step in range(4)] == [False, False, True, False]
+    exports.after(2, epoch=None)
+    assert exports.at_end(2, epoch=None) is None
+    assert folder.exported == []

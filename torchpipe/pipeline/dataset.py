@@ -6,7 +6,7 @@ Grain, which is imported then.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from torchpipe._suggest import did_you_mean, listed
@@ -149,6 +149,12 @@ class WeightedDataset:
         epochs = self.max_epochs
         if epochs is not None and not _is_positive(epochs):
             raise ConfigError(f"max_epochs is {epochs!r}. Give a number above 0, or leave it out for no limit.")
+
+    @property
+    def named(self) -> Any:
+        """The data set, which has the child's name where it can have one."""
+        fields = getattr(self.dataset, "__dataclass_fields__", {})
+        return self.dataset if self.name is None or "name" not in fields else replace(self.dataset, name=self.name)
 
     @property
     def weights(self) -> dict[int, float]:

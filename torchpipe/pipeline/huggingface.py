@@ -48,6 +48,10 @@ class LoadDatasetConfig(Configurable.Config):
                 "load_dataset_kwargs, which has none of them; streaming is what HuggingFaceStreamingSource is for."
             )
 
+    def describe(self) -> str:
+        """The file's or data set's name, and a split that cuts it."""
+        return describe_source(self.path, self.options())
+
     def options(self) -> dict[str, Any]:
         """The arguments of ``load_dataset`` but for its first."""
         given = {"name": self.name, "revision": self.revision}
@@ -131,6 +135,11 @@ class HuggingFaceStreamingSource(Configurable, grain.IterDataset[Mapping[str, An
         self._policy = dataset_iteration_policy
         self._part, self._num_parts = dataset_iteration_policy.dp_rank, dataset_iteration_policy.dp_world_size
         self._stream = RowStream(config.path, config.options())
+
+    @property
+    def num_rows_of_epoch(self) -> int | None:
+        """The rows of an epoch at most; None before one was read."""
+        return self._stream.num_rows_of_epoch
 
     def __iter__(self) -> "HuggingFaceCursorIterator":
         return HuggingFaceCursorIterator(

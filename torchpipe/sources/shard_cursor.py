@@ -91,6 +91,7 @@ class ShardCursor(Iterator[Mapping[str, Any]]):
             self._refuse(self._num_shared)  # it has read all of the stream
         if not self._num_given:
             self._look_for_rows()
+        self._stream.num_rows_of_epoch = max(self._num_given, self._stream.num_rows_of_epoch or 0)
         self._begin(self.epoch + 1)
 
     def _look_for_rows(self) -> None:

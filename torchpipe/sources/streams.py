@@ -55,6 +55,9 @@ class RowStream:
         path: first argument of ``load_dataset``.
         options: its others.
 
+    Attributes:
+        num_rows_of_epoch: rows that were read of it in the last epoch that ended; None before one did.
+
     Raises:
         KindError: it gives no one stream, or one that can't be read on from a place.
         SourceError: it can't be loaded.
@@ -77,6 +80,7 @@ class RowStream:
                 "without state_dict. Install a newer one."
             )
         self._stream: Any = stream
+        self.num_rows_of_epoch: int | None = None
 
     @property
     def num_shards(self) -> int:

@@ -89,7 +89,7 @@ def described_rows(rows: object) -> str:
     """
     describe = getattr(rows, "describe", None)
     told = describe() if callable(describe) and not isinstance(rows, type) else None
-    return told if isinstance(told, str) else type(rows).__name__
+    return told if isinstance(told, str) else type(rows).__qualname__.rpartition("<locals>.")[2]
 
 
 def each_of(rows: RandomAccessDataSource[Mapping[str, Any]], indices: Sequence[int]) -> Iterator[Mapping[str, Any]]:

@@ -77,6 +77,7 @@ def save_checkpoint(
     keep_last: int,
     scheduler: LRScheduler | None = None,
     is_best: bool = False,
+    writes: bool = True,
 ) -> Path:
     """Writes the checkpoint of a step and returns its folder; all but the ``keep_last`` newest are then removed.
 
@@ -94,11 +95,14 @@ def save_checkpoint(
         scheduler: its state is written too.
         is_best: also keep this one as ``best``, in place of the best before. The files are shared, so that it costs
             no room until the step's own folder is removed.
+        writes: False writes nothing, and returns where another rank does.
 
     Raises:
         CheckpointError: it can't be written; the earlier checkpoints are as they were.
     """
     target = folder / f"step_{step:08d}"
+    if not writes:
+        return target
     record = {"version": FORMAT_VERSION, "step": step, **state}
     try:
         with whole_folder(target) as new:

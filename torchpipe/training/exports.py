@@ -10,15 +10,24 @@ class Exports:
     They are not what a run resumes from. A folder of the same name is replaced.
 
     Args:
-        checkpointer: None writes nothing, as on ranks beside the first.
+        checkpointer: None writes nothing.
         model: that is trained.
         every: steps between exports; None: only after epochs, and at the end.
         adapter_only: whether adapters are written without the merged weights.
+        writes: False on ranks beside the first, which write nothing, and know when it is time to.
     """
 
-    def __init__(self, checkpointer: Any, model: Any, *, every: int | None = None, adapter_only: bool = False) -> None:
+    def __init__(
+        self,
+        checkpointer: Any,
+        model: Any,
+        *,
+        every: int | None = None,
+        adapter_only: bool = False,
+        writes: bool = True,
+    ) -> None:
         self._checkpointer, self._model = checkpointer, model
-        self._every, self._adapter_only = every, adapter_only
+        self._every, self._adapter_only, self._writes = every, adapter_only, writes
         self._newest: tuple[int, Path] | None = None
 
     def due(self, step: int, epoch: int | None) -> bool:
@@ -42,7 +51,7 @@ class Exports:
 
     def at_end(self, step: int, *, epoch: int | None) -> Path | None:
         """Where the weights of a run's last step were exported, which is done now if it wasn't; None: nowhere."""
-        if self._checkpointer is None:
+        if self._checkpointer is None or not self._writes:
             return None
         if self._newest is None or self._newest[0] != step:
             name = f"step_{step}" if epoch is None else f"epoch_{epoch}"

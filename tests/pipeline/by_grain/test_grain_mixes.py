@@ -22,6 +22,8 @@ from torchpipe.pipeline import (
     TextSequence,
     WeightedDataset,
 )
+from torchpipe.pipeline.by_grain.identity import named_nodes
+from torchpipe.pipeline.by_grain.ledger import graph_ledger
 from torchpipe.pipeline.by_grain.mix_stream import mix_shares
 
 Build = Callable[..., Any]
@@ -85,6 +87,15 @@ def test_threads_may_ask_a_mix_for_rows_of_several_epochs_at_once(grain_of: Buil
             assert list(threads.map(dataset.__getitem__, places)) == alone
     finally:
         sys.setswitchinterval(before)
+
+
+def test_a_child_without_a_name_is_counted_under_its_weighted_ones(grain_of: Build, graph_rows: Rows) -> None:
+    child = SingleDatasetConfig(source=["a0", "a1"])
+    weighted = WeightedDataset(dataset=child, name="news")
+    dataset = grain_of(DatasetMixConfig(datasets=(weighted,)))
+    assert graph_rows(dataset) == ["a0", "a1"]
+    assert graph_ledger(dataset)["news"].rows_out == 2
+    assert [*named_nodes(DatasetMixConfig(datasets=(weighted,)))] == ["DatasetMixConfig", "weight of news", "news"]
 
 
 def test_weights_are_shares_of_the_rows_that_are_left(grain_of: Build, graph_rows: Rows) -> None:

@@ -164,6 +164,13 @@ def test_first_fit_loses_no_token_that_it_does_not_count(
         assert given == sorted(t for number, length in enumerate(LENGTHS) for t in ids_of(number, length).tolist())
 
 
+def test_packing_that_is_given_nothing_that_fits_ends_with_a_sentence(grain_of: Build) -> None:
+    rows = iter(grain_of(FirstFitPackingConfig(dataset=documents([9, 20, 14], name="long"), name="packs"), repeat=True))
+    message = r"Each of the last 5,000 samples was left out. packs: .* too long. Raise max_context_length"
+    with pytest.raises(DataError, match=message):
+        next(rows)
+
+
 def test_a_document_that_is_too_long_can_be_an_error(grain_of: Build, graph_rows: Rows) -> None:
     config = FirstFitPackingConfig(dataset=documents([3, 9]), overflow="error")
     message = (

@@ -191,7 +191,7 @@ class TestState:
             ({"num_logical_shards": 0}, "is of 0 logical shards"),
             ({"parts": '{"0":7}'}, "has a part '0' that stands at 7"),
             ({"parts": "7"}, "has parts '7', which can't be read"),
-            ({"parts": "[" * 100_000}, r"has parts '\[{199}, which can't be read"),
+            ({"parts": "[" * 100_000}, "has parts .*, which can't be read"),
             ({"parts": '{"0":[1,{}]}'}, "Part 0 of the graph can't go on from its state {}"),
             ({"way": "planned"}, "ran as a plan, from a store, and now it runs by Grain"),
         ],

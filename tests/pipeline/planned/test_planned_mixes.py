@@ -1,13 +1,16 @@
 """Mixes that are planned: shares as the weights ask for, orders of their own, no row more often than it may be."""
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from numbered_graphs import Consecutive, Loader, in_run_order, pairs, pairs_of_rows, rows_of, single
 
-from torchpipe.errors import ConfigError
+from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline import (
     ConcatThenSplitPackingConfig,
     DatasetConcatConfig,
@@ -15,6 +18,7 @@ from torchpipe.pipeline import (
     FirstFitPackingConfig,
     GrainDataLoader,
     SingleDatasetConfig,
+    TextSequence,
     WeightedDataset,
 )
 from torchpipe.pipeline.planned.batches import PlannedBatches
@@ -70,6 +74,16 @@ def test_packs_of_mixed_packs_hold_each_token_once(loader: Loader) -> None:
     found = pairs(list(loader(ConcatThenSplitPackingConfig(dataset=mix, last_row="pad"))))
     expected = pairs_of_rows(rows_of(40)) + pairs_of_rows(rows_of(40, first=10**5))
     assert found.keys() == expected.keys()
+
+
+@pytest.mark.parametrize("weight", [1e8, 1e300, {0: 1, 2: 1e300}])
+def test_a_mix_that_would_go_through_a_source_for_ever_is_refused(weight: Any, loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(3), name="a"),
+        WeightedDataset(dataset=single(3), name="b", weight=weight),
+    )
+    with pytest.raises(ConfigError, match="b would be gone through more than 4,194,304 times in an epoch"):
+        loader(DatasetMixConfig(datasets=children, stop="all"))
 
 
 def test_two_children_of_a_mix_that_are_given_one_name_are_refused(loader: Loader) -> None:
@@ -136,3 +150,25 @@ def test_equal_sources_of_any_name_share_a_store(loader: Loader, tmp_path: Path)
         assert len(planned.rows.graph.stores) == 1
         assert pairs(list(planned)).keys() == pairs_of_rows(rows_of(10)).keys()
     assert len(list(tmp_path.glob("store/*/manifest.json"))) == 1
+
+
+class Picky(Consecutive):
+    """Refuses rows of other lengths."""
+
+    def __call__(self, sample: Sequence[int], rng: np.random.Generator) -> TextSequence | None:
+        if len(sample) != 2:
+            raise DataError("Two numbers are wanted.")
+        return super().__call__(sample, rng)
+
+    def fingerprint(self) -> str:
+        return "consecutive ids of two numbers"
+
+
+def test_errors_of_rows_that_are_left_out_name_their_own_source(loader: Loader, tmp_path: Path) -> None:
+    rows: list[Any] = [*rows_of(5), [3, 2, 1]]
+    for name in ("one", "two"):
+        file = tmp_path / f"{name}.jsonl"
+        options: dict[str, Any] = {"on_error": "quarantine", "quarantine_file": str(file), "name": name}
+        loader(SingleDatasetConfig(source=rows, processor=Picky.Config(), **options))
+        refused = json.loads(file.read_text(encoding="utf-8"))
+        assert (refused["source"], refused["error"]) == (name, f"Row 5 of {name}: Two numbers are wanted.")

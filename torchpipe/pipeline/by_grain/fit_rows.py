@@ -6,7 +6,8 @@ from typing import Any
 
 from torchpipe.data.packing.bounded_fit import BestFit, BoundedFit, FirstFit
 from torchpipe.data.packing.pack_plan import Span
-from torchpipe.errors import ConfigError
+from torchpipe.errors import ConfigError, DataError
+from torchpipe.pipeline.by_grain.in_vain import InVain
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.packed_rows import MEDIA, Documents, packed_row
@@ -122,7 +123,7 @@ class FitRows(grain.IterDataset[Any]):
         }
 
     def __iter__(self) -> grain.DatasetIterator[Any]:
-        return _FitIterator(self, self._parent.__iter__(), self._fit)
+        return _FitIterator(self, self._parent.__iter__(), self._fit, InVain(self._parent))
 
     def __str__(self) -> str:
         return f"FitRows({self.ledger.name})"
@@ -152,10 +153,11 @@ class _Group:
 class _FitIterator(grain.DatasetIterator[Any]):
     """Its state is that in front of the group, and how many of the group's rows were given: they are made again."""
 
-    def __init__(self, rows: FitRows, parent: grain.DatasetIterator[Any], fit: SampleFit) -> None:
+    def __init__(self, rows: FitRows, parent: grain.DatasetIterator[Any], fit: SampleFit, in_vain: InVain) -> None:
         super().__init__(parent)
         self._rows = rows
         self._fit = fit
+        self._in_vain = in_vain
         self._group = self._new_group(self._parent.get_state(), 0)
         self._num_samples = 0
         self._open: dict[int, Documents] = {}  # what stands in rows that were not given yet, by its number
@@ -196,7 +198,15 @@ class _FitIterator(grain.DatasetIterator[Any]):
             self._has_ended = True
             return
         self._num_samples += 1
-        for unit in self._fit.units(sample, self._num_samples - 1):
+        units = self._fit.units(sample, self._num_samples - 1)
+        if units:
+            self._in_vain.reset()
+        elif self._in_vain.one_more():
+            raise DataError(
+                f"Each of the last {self._in_vain.count:,} samples was left out. {self._fit.ledger}. Raise "
+                "max_context_length and what else a row may hold, or let overflow cut them."
+            )
+        for unit in units:
             self._open[self._num_units] = unit
             closed = self._group.planner.push(self._num_units, len(unit), self._rows.costs(unit))
             self._num_units += 1

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.pipeline.dataset import WeightedDataset
 from torchpipe.pipeline.graph_text import leaf_text
 from torchpipe.pipeline.node_label import NodeNames, described, node_label
 from torchpipe.pipeline.planned.leaf import LeafRecipe
@@ -39,13 +40,20 @@ def named_nodes(config: Any) -> dict[str, Any]:
     waiting = [config]
     while waiting:
         node = waiting.pop(0)
-        found[names.unused(node_label(node))] = node
+        found[names.unused(_label(node))] = node
         waiting += _children(node)
     return found
 
 
+def _label(node: Any) -> str:
+    """As a plan has it: the name of a child is that of its data set, and beside it stands its weight."""
+    is_named = isinstance(node, WeightedDataset) and node.name is not None
+    return f"weight of {node.name}" if is_named else node_label(node)
+
+
 def _children(node: Any) -> list[Any]:
-    below = [getattr(node, "dataset", None), *getattr(node, "datasets", ())]
+    below = [node.named] if isinstance(node, WeightedDataset) else [getattr(node, "dataset", None)]
+    below += getattr(node, "datasets", ())
     return [child for child in below if child is not None]
 
 

@@ -25,7 +25,7 @@ def built_mix(config: DatasetMixConfig, context: DatasetBuildContext, policy: Da
         once = 1.0 if config.stop == "first" and not policy.repeat else None
         child = MixChild(
             name=name,
-            dataset=weighted.dataset.build(context=context, dataset_iteration_policy=replace(own, repeat=is_endless)),
+            dataset=weighted.named.build(context=context, dataset_iteration_policy=replace(own, repeat=is_endless)),
             weights=weighted.weights,
             max_passes=weighted.max_epochs or once,
             is_endless=is_endless,
@@ -122,9 +122,7 @@ class _KeptRows:
     def row(self, number: int, epoch: int) -> Any:
         """The row of that number in an epoch, which it has."""
         with self._lock:
-            self._looked_for(
-                number + 1, epoch
-            )  # again, where another thread asked for another epoch's since
+            self._looked_for(number + 1, epoch)  # again, where another thread asked for another epoch's since
             if self._last is not None and self._last[0] == number:
                 return self._last[1]
             index = self._begin + self._kept[number]

@@ -60,6 +60,11 @@ class EpochOrder(grain.MapDataset[Any]):
         if not policy.shuffle and self._in_vain is not None:
             self._in_vain[: self._first] = self._in_vain[self._first + self._share :] = True
 
+    @property
+    def num_rows_of_epoch(self) -> int:
+        """The rows of an epoch, of all ranks."""
+        return self._num_rows
+
     def __len__(self) -> int:
         return sys.maxsize if self._policy.repeat else self._share
 

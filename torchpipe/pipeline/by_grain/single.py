@@ -5,6 +5,7 @@ from typing import Any
 
 from torchpipe._seeds import derive
 from torchpipe.errors import KindError
+from torchpipe.pipeline.by_grain.in_vain import InVain
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.numbered_rows import NumberedRows, StreamShare
@@ -16,9 +17,6 @@ from torchpipe.pipeline.child_policies import seed_32
 from torchpipe.pipeline.dataset import SingleDatasetConfig
 from torchpipe.pipeline.node_label import node_label
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
-
-_MOST_IN_VAIN = 1_000_000
-"""A stream does not say where its epochs end: so many rows in a row that are all left out are an endless loop."""
 
 
 def built_single(
@@ -117,21 +115,25 @@ class MadeStream(grain.IterDataset[Any]):
         return self._maker.ledger
 
     def __iter__(self) -> grain.DatasetIterator[Any]:
-        return _MadeIterator(self._parent.__iter__(), self._maker, self._generators, self._called)
+        parent = self._parent
+        return _MadeIterator(parent.__iter__(), self._maker, self._generators, self._called, InVain(parent))
 
     def __str__(self) -> str:
         return f"MadeStream({self._called})"
 
 
 class _MadeIterator(grain.DatasetIterator[Any]):
-    def __init__(self, parent: grain.DatasetIterator[Any], maker: RowMaker, generators: Any, called: str) -> None:
+    def __init__(
+        self, parent: grain.DatasetIterator[Any], maker: RowMaker, generators: Any, called: str, in_vain: InVain
+    ) -> None:
         super().__init__(parent)
         self._maker = maker
         self._generators = generators
         self._called = called
+        self._in_vain = in_vain
 
     def __next__(self) -> Any:
-        for _ in range(_MOST_IN_VAIN):
+        while True:
             try:
                 place, number, row = next(self._parent)
             except StopIteration:
@@ -139,8 +141,10 @@ class _MadeIterator(grain.DatasetIterator[Any]):
                 raise
             made = _made(self._maker, self._generators, place, number, lambda row=row: row)
             if made is not None:
+                self._in_vain.reset()
                 return made
-        raise none_left(f"{self._called}, its last rows", _MOST_IN_VAIN)
+            if self._in_vain.one_more():
+                raise none_left(f"{self._called}, its last rows", self._in_vain.count)
 
     def get_state(self) -> dict[str, Any]:
         return self._parent.get_state()

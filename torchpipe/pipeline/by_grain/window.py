@@ -22,14 +22,14 @@ class ShuffledWindows(grain.IterDataset[Any]):
 
     def __init__(self, parent: grain.IterDataset[Any], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
-        self._window_size = window_size
+        self.window_size = window_size
         self._seed = seed
 
     def __iter__(self) -> grain.DatasetIterator[Any]:
-        return _WindowIterator(self._parent.__iter__(), self._window_size, self._seed)
+        return _WindowIterator(self._parent.__iter__(), self.window_size, self._seed)
 
     def __str__(self) -> str:
-        return f"ShuffledWindows({self._window_size})"
+        return f"ShuffledWindows({self.window_size})"
 
 
 class _WindowIterator(grain.DatasetIterator[Any]):

@@ -16,7 +16,7 @@ from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
 from torchpipe.pipeline.planned.graph import PlannedGraph
-from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
+from torchpipe.pipeline.planned.row_steps import MOST_EPOCHS, ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -58,7 +58,10 @@ class PlannedBatches:
         self._batch_size = collator.num_rows_per_batch()
         self._num_epochs: int | None = config.num_epochs or (None if config.repeat else 1)
         if not self.graph.num_rows(0):
-            raise DataError(f"No row is left of the graph. {self._said()}")
+            raise DataError(
+                f"No row is left of the graph ({self._said()}). Check its filters and limits, and whether its sources "
+                "have rows."
+            )
         self._begin(Cursor(0, 0), 1)
 
     def _begin(self, start: Cursor, global_batch_size: int) -> None:
@@ -161,7 +164,7 @@ class PlannedBatches:
         checked_state(state, self._identity, way="planned", allow_changed=self._config.allow_changed)
         epoch, row = whole_number_of(state, "epoch"), whole_number_of(state, "row")
         last = self._num_epochs is not None and epoch >= self._num_epochs
-        if (last and row) or (not last and row > self.graph.num_rows(epoch)):
+        if (last and row) or epoch >= MOST_EPOCHS or (not last and row > self.graph.num_rows(epoch)):
             raise LoaderStateError(
                 f"The loader's state stands before row {row} of epoch {epoch}, and there is no such row. Start anew."
             )
@@ -172,7 +175,13 @@ class PlannedBatches:
         return self.graph.identity()
 
     def _said(self) -> str:
-        return str({name: told for name, told in self.graph.account(0).items() if told})
+        """What became of the rows at each node: the counts that are not 0."""
+        told: list[str] = []
+        for name, counts in self.graph.account(0).items():
+            counted = [f"{n:,} {what.replace('_', ' ')}" for what, n in counts.items() if isinstance(n, int) and n]
+            if counted or "read" in counts:
+                told.append(f"{name}: {', '.join(counted) or 'it has no rows'}")
+        return "; ".join(told)
 
 
 def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:

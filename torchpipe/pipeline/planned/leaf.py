@@ -62,7 +62,9 @@ class LeafRecipe(SourceRecipe):
 
     def key_fields(self) -> dict[str, str]:
         """As of any recipe; ``source`` is its files, where it says them, and ``node`` what the graph calls it."""
-        return {**super().key_fields(), "node": self.label, "source": self.described_source}
+        fields = {**super().key_fields(), "node": self.label, "source": self.described_source}
+        # A store keeps the errors of rows that are left out, and they name the node.
+        return {**fields, "errors name": self.label} if self.row_policy.leaves_out else fields
 
     def transform(self) -> "LeafTransform":
         """What makes samples of a row."""
