@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 MOST_THREADS = 16
@@ -142,11 +141,14 @@ class GivenPace:
         self._given = num_threads if num_ahead else 0
         self.num_ahead = num_ahead
         self._most = most
+        self._number: int | None = None
 
-    @cached_property
+    @property
     def num_threads(self) -> int:
         """How many; 0: none, the thread that asks reads."""
-        return min(self._given, self._most()) if self._given else 0
+        if self._number is None:
+            self._number = min(self._given, self._most()) if self._given else 0
+        return self._number
 
     def is_full(self, num_rows: int, seconds: float) -> bool:
         """False: nothing is tuned."""
