@@ -30,7 +30,7 @@ class GoingOn(Iterator[TrainerBatch]):
 
     def __init__(self, begin: Callable[[], Iterator[TrainerBatch]]) -> None:
         self._begin = begin
-        self._batches: Iterator[TrainerBatch] | None = None
+        self._batches: Iterator[TrainerBatch] | None = begin()  # at once, so that what can't begin says so here
 
     def __next__(self) -> TrainerBatch:
         if self._batches is None:
