@@ -20,6 +20,8 @@ from torchpipe.pipeline.planned.batches import PlannedBatches
 from torchpipe.pipeline.planned.row_steps import Cursor, RowSteps
 
 Graph = Callable[..., DictConfig]
+TOO_LONG = "of the (rows|tokens) are dropped, in documents that are too long"
+pytestmark = pytest.mark.filterwarnings(f"ignore:.*{TOO_LONG}")  # three of the 24 rows are, which the counts show
 
 
 class Draws(SampleProcessor):
@@ -147,6 +149,11 @@ def test_what_packing_leaves_out_is_counted(config: Graph) -> None:
     assert "FirstFitPackingConfig, best_fit_decreasing: 1 row, fill " in text
     assert "1 too long (" in text
     assert "one rank: nothing to share out" in text
+
+
+def test_a_plan_warns_of_a_source_that_is_dropped_for_its_length(config: Graph) -> None:
+    with pytest.warns(UserWarning, match=f"chats: 12% {TOO_LONG}: 3 of 24. Raise max_context_length"):
+        plan_config(config())
 
 
 def test_rows_that_no_batch_has_room_for_are_told(config: Graph) -> None:
