@@ -11,9 +11,9 @@ _WORDS = [
     (r"(?:(?:an?|the) )?filter_fn\b", "pre_filters"),
     (r"(?:(?:an?|the) )?message[_ ]transform\b", "messages_fn"),
     (r"max_seq_len\b", "max_context_length"),
-    (r" \(chat_dataset: [^()]*\)", ""),
 ]
 _PATTERNS = [(re.compile(rf"(?<![\w'\"]){pattern}(?!['\"])"), words) for pattern, words in _WORDS]
+_PATTERNS.append((re.compile(r" \(chat_dataset: [^()]*\)"), ""))  # an option of that builder alone
 
 
 def in_graph_words(text: str) -> str:

@@ -174,7 +174,7 @@ def test_a_row_that_is_read_ahead_and_not_given_is_not_counted(grain_of: Build, 
         ({}, "Row 3 of rows: It ends badly"),
         (
             {"on_error": "skip", "max_error_share": 0.05},
-            "rows: 3 rows have errors, and max_error_share=0.05 of 40 rows",
+            "rows: 3 rows with an error, and max_error_share=0.05 of 40 rows",
         ),
     ],
 )
