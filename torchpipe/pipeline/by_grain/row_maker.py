@@ -151,7 +151,7 @@ class RowMaker:
 def _is_split(made: Any) -> bool:
     """Whether a row became several documents."""
     positions = getattr(made, "positions", None)
-    return positions is not None and np.count_nonzero(np.equal(positions, 0)) > 1
+    return positions is not None and int(np.count_nonzero(np.equal(positions, 0))) > 1
 
 
 class _Errors:
