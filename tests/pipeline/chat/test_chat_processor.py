@@ -276,7 +276,7 @@ def test_a_weight_that_a_mask_can_not_say_is_refused(chat: Any, titan: Any) -> N
 
 def test_a_users_message_is_trained_only_where_the_format_tells_its_tokens(chat: Any, titan: Any) -> None:
     with pytest.raises(DataError, match=r"Message 0 \(user\) is to be trained, and apply_chat_template tells only"):
-        chat(titan(), max_context_length=99, overflow="truncate")(rows(*TURNS), RNG)
+        chat(titan(), masking_strategy="train_on_all")(rows(*TURNS), RNG)
 
 
 def test_a_row_that_is_too_long_by_one_token_is_left_out_and_counted(chat: Any, titan: Any) -> None:
