@@ -225,8 +225,8 @@ class Writer:
             code.write_function(self, value)
         elif isinstance(value, types.ModuleType):
             code.write_module(self, value, ())
-        elif isinstance(value, code.COMPILED_FUNCTIONS) or hasattr(value, "__qualname__"):  # Cython has its own
-            code.write_compiled(self, value)
+        elif isinstance(value, code.COMPILED_FUNCTIONS) or (callable(value) and hasattr(value, "__qualname__")):
+            code.write_compiled(self, value)  # of Cython's own kinds too; a generator has a name, and is no function
         elif isinstance(value, Enum):
             self.mark("member", value.name)
             self.write(value.value)

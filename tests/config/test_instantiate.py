@@ -336,3 +336,10 @@ def test_the_yaml_file_is_named(write: Write) -> None:
     cfg = load_config(write("job.yaml", "data:\n  source:\n    _component_: torch.optim.Nope\n"))
     with pytest.raises(InstantiationError, match=r"job\.yaml: data\.source: _component_: Could not find"):
         instantiate(cfg.data.source)
+
+
+def test_a_config_that_contains_itself_is_a_sentence() -> None:
+    config: dict[str, Any] = {"_component_": "torchpipe.errors.DataError", "list": [1]}
+    config["list"].append(config)
+    with pytest.raises(InstantiationError, match=r"^The config contains itself, or nests deeper than can be read"):
+        instantiate(config)

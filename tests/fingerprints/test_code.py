@@ -245,6 +245,8 @@ REFUSED = {
     "count = 0\ndef f(row):\n    global count\n    count += 1": "^f changes the global count",
     "def made(n):\n def f(row):\n  nonlocal n\n  n += 1\n return f\nf = made(0)": "^f changes the outer n",
     "numbers = iter([1])\ndef f(row): return next(numbers)": "^f holds a list_iterator, an object of compiled code",
+    "numbers = (1 for _ in 'ab')\ndef f(row): return next(numbers)": "^f holds a generator, an object of compiled code",
+    "def two():\n yield 2\nnumbers = two()\ndef f(row): return next(numbers)": "^f holds a generator, an object of",
     "import itertools\ncount = itertools.count()\ndef f(row): return next(count)": r"^f holds a itertools\.count",
     "import threading\nlock = threading.Lock()\ndef f(row): return lock": r"^f holds a _thread\.lock",
     "import sys\ndef f(row): return getattr(sys, 'argv')": "^f uses the module sys",

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,10 @@ def test_a_pattern_without_files_is_named(tmp_path: Path) -> None:
         source_of(tmp_path / "none-*.jsonl")
     with pytest.raises(ConfigError, match=r"patterns is \(\)\. Give paths or patterns in a tuple"):
         IndexedJsonlSource.Config(patterns=())
-    with pytest.raises(ConfigError, match=r"patterns is 'a\.jsonl'\. Give paths"):
-        IndexedJsonlSource.Config(patterns="a.jsonl")  # pyright: ignore[reportArgumentType]
+    wrong: list[Any] = ["a.jsonl", b"a.jsonl", Path("a.jsonl"), {"a.jsonl"}, {"a.jsonl": 1}, 5, None, [None], ["a", 5]]
+    for patterns in wrong:
+        with pytest.raises(ConfigError, match=rf"patterns is {re.escape(repr(patterns))}\. Give paths"):
+            IndexedJsonlSource.Config(patterns=patterns)
 
 
 def test_a_file_that_two_patterns_give_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """Options of a loader that can't be are refused by name, whichever way its graph runs."""
 
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +16,20 @@ from torchpipe.pipeline import (
 )
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_loader_is_not_copied(copied: Callable[[Any], Any], loader: Loader) -> None:
+    with pytest.raises(TypeError, match=r"can't be copied or sent to another process.*give that loader the state_dict"):
+        copied(loader(single(9)))
+
+
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
         ({"num_workers": -1}, "num_workers is -1. Give a whole number, 0 or more"),
+        ({"num_workers": 10**30}, "num_workers is 10+. These are processes of this machine: 4,096 at most"),
+        ({"num_proc": 10**6}, "num_proc is 1000000. These are processes"),
+        ({"cache_dir": 5}, "cache_dir is 5. Give the path of a folder"),
+        ({"max_num_documents": 2**40}, "max_num_documents is 1099511627776. Give a whole number, 2,147,483,647 at"),
         ({"num_epochs": 0}, "num_epochs is 0. Give a whole number, 1 or more"),
         ({"allow_changed": "seed"}, "allow_changed is 'seed'. Give a list of names"),
         ({"allow_changed": 3}, "allow_changed is 3. Give a list of names"),
@@ -29,9 +43,11 @@ from torchpipe.pipeline import (
         ({"collator": TextCollator}, "collator is <class .*TextCollator'>. Give the Config of a Collator"),
     ],
 )
-def test_an_option_that_can_not_be_is_named(option: dict[str, Any], sentence: str, loader: Loader) -> None:
+def test_an_option_that_can_not_be_is_named(
+    option: dict[str, Any], sentence: str, loader: Loader, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        loader(single(5), **option)
+        loader(single(5), **{"cache_dir": str(tmp_path), **option})
 
 
 @pytest.mark.parametrize("number", [0, 2.0, True])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from torchpipe.errors import ConfigError, DataError
-from torchpipe.pipeline import DatasetBuildContext, TextProcessor, TextSequence
+from torchpipe.pipeline import ChatProcessor, DatasetBuildContext, TextProcessor, TextSequence
 from torchpipe.pipeline.processors import without_draws
 
 RNG = np.random.default_rng(0)
@@ -107,3 +107,16 @@ def test_a_processor_that_was_sent_to_another_process_gives_the_same(qwen3: Any,
     processor = TextProcessor.Config().build(context=context_of(qwen3()))
     sent = pickle.loads(pickle.dumps(processor))
     assert sent({"text": "Hello."}, RNG).labels.tolist() == processor({"text": "Hello."}, RNG).labels.tolist()
+
+
+def test_a_row_that_has_no_columns_is_a_sentence(titan: Any, context_of: Any) -> None:
+    with pytest.raises(DataError, match=r"The row is a int, and has no 'text'\. Make its text in text_fn"):
+        TextProcessor.Config().build(context=context_of(titan()))(5, RNG)
+
+
+@pytest.mark.parametrize("given", ["false", 0, None])
+def test_control_text_is_allowed_by_true_alone(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"allow_control_text is .*\. It is True or False"):
+        TextProcessor.Config(allow_control_text=given)
+    with pytest.raises(ConfigError, match=r"allow_control_text is .*\. It is True or False"):
+        ChatProcessor.Config(messages_fn=upper, allow_control_text=given)  # pyright: ignore[reportArgumentType]

@@ -56,6 +56,7 @@ WRONG = [
     (text([2**33], [-100]), r"input_ids go from 8589934592 to 8589934592"),
     (text([1, 2], [2, 2**33]), r"labels hold 8589934592. They are token ids, from 0 to 4294967295, or -100"),
     (text([1, 2], [2, -5]), r"labels hold -5"),
+    (text([1, 2], np.array([2, 2**64 - 100], np.uint64)), r"labels hold 18446744073709551516. They are whole numbers"),
     (text([1, 2], [-7, 3]), r"labels hold -7"),
     (text([1.0, 2.0], [2, 3]), r"input_ids are float64. Give whole numbers"),
     (text([True, False], [0, 1]), r"input_ids are bool"),

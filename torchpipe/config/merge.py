@@ -74,8 +74,18 @@ def to_plain(cfg: object, problems: list[ConfigError] | None = None, to_be_given
             without a list they are problems.
 
     Raises:
-        InstantiationError: a ``${...}`` can't be resolved, or a value is still ``???``.
+        InstantiationError: a ``${...}`` can't be resolved, a value is still ``???``, or the config contains itself.
     """
+    try:
+        return _plain(cfg, problems, to_be_given)
+    except RecursionError:
+        raise InstantiationError(
+            f"{located(key_path_of(cfg), file_of(cfg))}The config contains itself, or nests deeper than can be read. "
+            "Look for an alias (*name) inside of its own anchor (&name)."
+        ) from None
+
+
+def _plain(cfg: object, problems: list[ConfigError] | None, to_be_given: list[str] | None) -> Any:
     live: dict[str, Any] = {}
     reader = _Reader(file=file_of(cfg), problems=[] if problems is None else problems, to_be_given=to_be_given)
     key_path = key_path_of(cfg)

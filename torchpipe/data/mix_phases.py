@@ -66,6 +66,8 @@ def phased_schedule(
         if place in turns:
             for one in drawn:
                 one.begin_phase()
+        if stop == "all":
+            _check_passes(drawn, now, room if any(turn > place for turn in turns) else math.inf)
         owner, item, has_ended = _places(drawn, now, min(room, most))
         owners.append(owner)
         items.append(item)
@@ -74,6 +76,17 @@ def phased_schedule(
     source = np.array([order[number] for number in by_name])[np.concatenate(owners)]
     at_the_end = [replace(sources[number], weight=_weight_at(weights[number], place)) for number in given]
     return schedule_of(at_the_end, source, np.concatenate(items))
+
+
+def _check_passes(drawn: Sequence["_Drawn"], weights: Sequence[float], room: float) -> None:
+    """Refuses a phase of so many places in which a source would be gone through for ever until the others are through.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    end = max((one.units_left / weight for one, weight in zip(drawn, weights, strict=True)), default=0.0)
+    for one, weight in zip(drawn, weights, strict=True):
+        one.check_passes(end * weight, room)
 
 
 def _places(drawn: Sequence["_Drawn"], weights: Sequence[float], room: int) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -137,6 +150,17 @@ class _Drawn:
     def is_through(self) -> bool:
         """Whether it has given every item, or as many as it may."""
         return self.num_given >= min(self._most, self._source.num_items)
+
+    @property
+    def units_left(self) -> float:
+        """About how many units it has to give until it is through."""
+        left = min(self._most, self._source.num_items) - self.num_given
+        return max(left, 0) / self._source.num_items * self._source.num_units
+
+    def check_passes(self, num_units: float, num_places: float) -> None:
+        """Refuses to give so many units, unless it has fewer places or items for them."""
+        most = min(num_places, self._most - self.num_given) / self._source.num_items
+        self._source.check_passes(min(num_units / self._source.num_units, most))
 
     def next_items(self, number: int) -> tuple[np.ndarray, np.ndarray, float]:
         """The next items, at most so many, the middle of each in half units of the phase, and when it ends.

@@ -11,6 +11,9 @@ import numpy as np
 
 from torchpipe.errors import ConfigError
 
+_MOST_PASSES = 1 << 22
+"""A source that is gone through more often in an epoch takes longer to plan than anybody waits."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixSource:
@@ -71,6 +74,24 @@ class MixSource:
     def passes_a_time(self) -> Fraction:
         """How often it is gone through in one unit of time."""
         return self.share / self.num_units
+
+    def passes_until(self, end: Fraction) -> Fraction:
+        """How often it is gone through until a time."""
+        passes = self.passes_a_time * end
+        return passes if self.most_passes is None else min(passes, self.most_passes)
+
+    def check_passes(self, passes: float | Fraction) -> None:
+        """Refuses to be gone through so often that an epoch is never planned.
+
+        Raises:
+            ConfigError: it is more than four million times.
+        """
+        if passes > _MOST_PASSES:
+            raise ConfigError(
+                f"{self.name} would be gone through more than {_MOST_PASSES:,} times in an epoch: its weight is too "
+                "large beside those of others, or its items too few. Bring the weights nearer to each other, or limit "
+                "how often it is gone through (epochs of a mix of data sets, max_epochs of a graph's)."
+            )
 
     @property
     def most_passes(self) -> Fraction | None:

@@ -131,8 +131,8 @@ def mix_schedule(
         return {
             number: _draw(
                 given[number],
-                _passes_until(given[number], end),
-                passes_an_epoch=_passes_until(given[number], epoch_end),
+                given[number].passes_until(end),
+                passes_an_epoch=given[number].passes_until(epoch_end),
                 seed=seed,
                 epoch=epoch,
                 shuffle=shuffle,
@@ -144,7 +144,7 @@ def mix_schedule(
     while num_places is not None and (num_drawn := sum(len(one.items) for one in drawn.values())) < num_places:
         # The items so far are larger than the mean. A fixed step could be a whole pass of a large source, in which a
         # small one goes round a million times.
-        if all(source.most_passes == _passes_until(source, end) for source in given):
+        if all(source.most_passes == source.passes_until(end) for source in given):
             raise _too_few(num_places, num_drawn)
         end *= Fraction(9, 8)
         drawn = drawn_until(end)
@@ -189,11 +189,6 @@ def _end(sources: Sequence[MixSource], stop: Stop) -> Fraction:
     return max(min(source.most_passes or 1, 1) / source.passes_a_time for source in sources)
 
 
-def _passes_until(source: MixSource, end: Fraction) -> Fraction:
-    passes = source.passes_a_time * end
-    return passes if source.most_passes is None else min(passes, source.most_passes)
-
-
 def _mean_end(sources: Sequence[MixSource], num_places: int) -> Fraction:
     """The time by which there are so many places, if each item has the mean size of its source.
 
@@ -202,7 +197,7 @@ def _mean_end(sources: Sequence[MixSource], num_places: int) -> Fraction:
     """
 
     def places(end: Fraction) -> Fraction:
-        return sum((_passes_until(source, end) * source.num_items for source in sources), Fraction(0))
+        return sum((source.passes_until(end) * source.num_items for source in sources), Fraction(0))
 
     most = [None if source.most_passes is None else source.most_passes * source.num_items for source in sources]
     if None not in most and (left := math.floor(sum(filter(None, most)))) < num_places:
@@ -231,6 +226,7 @@ def _draw(
     """What a source gives where it is gone through so often; ``passes_an_epoch``, how often by its share, decides where
     each epoch begins.
     """
+    source.check_passes(passes)
     twice = 2 * source.num_units  # middles of items are halves of units: all counts here are of half units
 
     def ordered(number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,17 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from torchpipe.errors import UnwritableError
+from torchpipe.errors import ConfigError, UnwritableError
+
+
+def check_allows(allow_control_text: object) -> None:
+    """Refuses a setting that is neither True nor False: a text such as "false" would allow.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(allow_control_text, bool):
+        raise ConfigError(f"allow_control_text is {allow_control_text!r}. It is True or False.")
 
 
 class ControlText:

@@ -71,6 +71,25 @@ def differences(text: str, graph: Mapping[str, str], *, allowed: Sequence[str] =
             raise ValueError("It is neither an object nor the list of a large graph.")
 
 
+def knows(text: str, name: str) -> bool:
+    """Whether a state has a node or setting of a name; of a large graph's, whether it may have.
+
+    Raises:
+        ValueError: it is no text of :func:`graph_text`.
+
+    >>> knows(graph_text({"seed": "42", "chats": "mixes 5d"}), "chats")
+    True
+    """
+    match json.loads(text):
+        case {**before}:
+            return name in before
+        case [dict(before), str(), str(marks)]:
+            names = {marks[k : k + _MARK] for k in range(0, len(marks), 2 * _MARK)}
+            return name in before or _hash(name)[:_MARK] in names
+        case _:
+            raise ValueError("It is neither an object nor the list of a large graph.")
+
+
 def _of_names(before: Mapping[str, str], now: Mapping[str, str], allowed: Sequence[str]) -> list[str]:
     return [
         sentence
@@ -93,9 +112,10 @@ def _of_marks(whole: str, marks: str, nodes: Mapping[str, str], allowed: Sequenc
         for name, mark in differing.items()
         if name not in allowed
     ]
-    if gone := len(names - {mark.name for mark in now.values()}):
+    if gone := len(names - {mark.name for mark in now.values()} - {_hash(name)[:_MARK] for name in allowed}):
         found.append(f"{gone} node{'s are' if gone > 1 else ' is'} gone")
-    return found if found or differing else ["a node differs"]  # two short marks are alike by chance
+    has_gone = len(names) > len(names & {mark.name for mark in now.values()})
+    return found if found or differing or has_gone else ["a node differs"]  # two short marks are alike by chance
 
 
 class _Mark(NamedTuple):

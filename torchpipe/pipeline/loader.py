@@ -1,11 +1,10 @@
 """The loader of a graph: batches for one rank, the same ones wherever a run was stopped, on any number of ranks."""
 
-import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from torchpipe._progress import say
 from torchpipe.config.configurable import Configurable
@@ -178,6 +177,12 @@ class GrainDataLoader(BaseDataLoader):
 
         return StreamBatches(self.config, context=self.context, policy=self.policy, collator=self.collator)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A GrainDataLoader can't be copied or sent to another process: it holds files and threads. Build its "
+            "config again, and give that loader the state_dict() of this one."
+        )
+
     def anew(self) -> "GrainDataLoader":
         """Another loader of the same graph, which stands at the begin."""
         return self._another(self.config, self.policy)
@@ -190,7 +195,8 @@ class GrainDataLoader(BaseDataLoader):
 
     def _another(self, config: Config, policy: DatasetIterationPolicy) -> "GrainDataLoader":
         """A loader with the rows of this one: what was opened and planned is shared."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
         other.config, other.policy, other._iterator = config, policy, None
         other.collator = config.collator.build(context=self.context)
         other._source = self._source.anew(config, policy=policy, collator=other.collator)
@@ -262,7 +268,7 @@ class GrainDataLoader(BaseDataLoader):
         Raises:
             LoaderStateError: it is damaged, or of other rows; what differs is named.
         """
-        if not state_dict:
+        if isinstance(state_dict, Mapping) and not state_dict:
             return
         self.close()
         self._source.load_state_dict(state_dict)

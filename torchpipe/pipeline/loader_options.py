@@ -1,5 +1,6 @@
 """What the options of a loader may be."""
 
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from torchpipe._suggest import listed
@@ -7,6 +8,9 @@ from torchpipe.errors import ConfigError
 
 GraphBalance = Literal["none", "within_step"]
 """How the rows of a step go to ranks; of :data:`~torchpipe.loading.balance.Balance`."""
+
+
+_MOST_PROCESSES = 4_096
 
 
 def check_options(config: Any) -> None:
@@ -27,6 +31,10 @@ def check_options(config: Any) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name} is {value!r}. Give a whole number, {least} or more.")
+        if name in ("num_workers", "num_proc") and value > _MOST_PROCESSES:
+            raise ConfigError(f"{name} is {value!r}. These are processes of this machine: {_MOST_PROCESSES:,} at most.")
+    if not isinstance(config.cache_dir, str | PurePath | None):
+        raise ConfigError(f"cache_dir is {config.cache_dir!r}. Give the path of a folder, or leave it out.")
     for name, allowed in (("shuffle", (True, False)), ("repeat", (True, False)), ("planned", (True, False, None))):
         if not any(getattr(config, name) is one for one in allowed):
             raise ConfigError(f"{name} is {getattr(config, name)!r}. It is one of {listed(map(str, allowed))}.")

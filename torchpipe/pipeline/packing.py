@@ -59,7 +59,8 @@ class FirstFitPackingConfig:
         dataset: whose rows are packed: any node, also one that packs.
         num_packing_bins: rows that are open at a time, where samples are packed as they come.
         overflow: what becomes of a document of more than ``max_context_length`` tokens, and of a row of more than
-            ``num_tokens_per_batch``: see :data:`~torchpipe.data.overflow.Overflow`.
+            ``num_tokens_per_batch`` tokens or ``max_num_documents`` documents: see
+            :data:`~torchpipe.data.overflow.Overflow`.
         strategy: how a planned graph packs, see :data:`~torchpipe.data.packing.Strategy`. Where samples are packed as
             they come, ``"first_fit"`` takes the row that was opened first, ``"next_fit"`` the one that is open, and all
             others the fullest that has room. ``"next_fit"`` leaves documents in the order in which they come: a row

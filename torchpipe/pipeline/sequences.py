@@ -93,6 +93,8 @@ def _whole_numbers(name: str, values: Any) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" and array.size:
         raise ColumnError(f"{name} are {array.dtype}. Give whole numbers.")
+    if array.dtype.kind == "u" and array.size and array.max() > LARGEST_ID:  # as int64 it could be -100
+        raise ColumnError(f"{name} hold {array.max()}. They are whole numbers up to {LARGEST_ID}.")
     return array.astype(np.int64, copy=False)
 
 

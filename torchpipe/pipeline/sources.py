@@ -61,11 +61,15 @@ class IndexedJsonlSource(Configurable):
         cache_dir: str | None = None
 
         def __post_init__(self) -> None:
-            if isinstance(self.patterns, str) or not self.patterns:
+            given: Any = self.patterns
+            # YAML has lists. A set would have another order in each process.
+            if not (isinstance(given, list | tuple) and given and all(isinstance(one, str | Path) for one in given)):
                 raise ConfigError(
-                    f"patterns is {self.patterns!r}. Give paths or patterns in a tuple, such as ('data/*.jsonl',)."
+                    f"patterns is {given!r}. Give paths or patterns in a tuple, such as ('data/*.jsonl',)."
                 )
-            self.patterns = tuple(self.patterns)  # YAML has lists
+            self.patterns = tuple(map(str, given))
+            if not isinstance(self.cache_dir, str | Path | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigError(f"cache_dir is {self.cache_dir!r}. Give the path of a folder, or leave it out.")
 
         def describe(self) -> str:
             """The files, as they are named."""

@@ -1,12 +1,13 @@
 """Where a loader stands, as a small flat dict, and what it has to belong to."""
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.errors import ConfigError, LoaderStateError
-from torchpipe.pipeline.graph_text import differences
+from torchpipe.pipeline.graph_text import differences, knows
 
 STATE_VERSION = 2
 """1 is TorchTitan's, which holds a state of Grain for each rank."""
@@ -25,12 +26,8 @@ def checked_state(
 
     Raises:
         LoaderStateError: it has another version, is damaged, or is of other rows; all that differs is named.
-        ConfigError: allow_changed names what there is not.
+        ConfigError: allow_changed names what neither the graph nor the state has.
     """
-    if unknown := [name for name in allow_changed if name not in graph]:
-        raise ConfigError(
-            f"allow_changed has {unknown[0]!r}, and the graph has {listed(graph)}.{did_you_mean(unknown[0], graph)}"
-        )
     if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LoaderStateError(f"The loader's state is a {type(state).__name__}. It is the dict of state_dict().")
     version = state.get("version")
@@ -44,9 +41,14 @@ def checked_state(
             f"{_WAYS[way]}. Put the graph back as it was, or start anew."
         )
     try:
+        unknown = [name for name in allow_changed if name not in graph and not knows(state["graph"], name)]
         changed = differences(state["graph"], graph, allowed=allow_changed)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise _unreadable(state, "graph") from None
+    if unknown:
+        raise ConfigError(
+            f"allow_changed has {unknown[0]!r}, and the graph has {listed(graph)}.{did_you_mean(unknown[0], graph)}"
+        )
     if changed:
         raise LoaderStateError(
             f"The loader's state belongs to other rows: {'; '.join(changed)}. Put these back to go on with the same "
@@ -73,7 +75,7 @@ _WAYS = {"planned": "as a plan, from a store", "grain": "by Grain, as rows come"
 def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         found = json.loads(state[name])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise _unreadable(state, name)
@@ -81,7 +83,8 @@ def _json(state: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _unreadable(state: Mapping[str, Any], name: str) -> LoaderStateError:
-    return LoaderStateError(f"The loader's state has {name} {state.get(name)!r}, which can't be read. Start anew.")
+    told = reprlib.repr(state.get(name))
+    return LoaderStateError(f"The loader's state has {name} {told}, which can't be read. Start anew.")
 
 
 class ShardPlace(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from torchpipe._suggest import did_you_mean, listed
 from torchpipe.data.columns import not_text
 from torchpipe.errors import ColumnError, ConfigError
-from torchpipe.pipeline.control_text import ControlText
+from torchpipe.pipeline.control_text import ControlText, check_allows
 from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.sequences import shifted_sequence
@@ -22,6 +22,8 @@ def read_text(sample: Mapping[str, Any]) -> str:
     Raises:
         ColumnError: it has none.
     """
+    if not isinstance(sample, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ColumnError(f"The row is a {type(sample).__name__}, and has no 'text'. Make its text in text_fn.")
     if "text" not in sample:
         near = did_you_mean("text", sample)
         raise ColumnError(f"The row has no 'text'; it has {listed(sample)}.{near} Read the right column in text_fn.")
@@ -74,6 +76,7 @@ class TextProcessor(SampleProcessor):
 
         def __post_init__(self) -> None:
             self.text_fn = as_function(self.text_fn, "text_fn")
+            check_allows(self.allow_control_text)
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     import grain
 
 
+MOST_TOKENS = 2**31 - 1
+"""Of a row: ``cu_seqlens`` has 32 bits."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetBuildContext:
     """What all nodes of a graph share.
@@ -38,8 +42,9 @@ class DatasetBuildContext:
             value = getattr(self, name)
             if value is None and name == "max_num_documents":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}. Give a whole number, 1 or more.")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TOKENS:
+                told = f"{MOST_TOKENS:,} at most" if type(value) is int and value > 0 else "1 or more"
+                raise ConfigError(f"{name} is {value!r}. Give a whole number, {told}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,6 +76,16 @@ def test_packs_of_mixed_packs_hold_each_token_once(loader: Loader) -> None:
     assert found.keys() == expected.keys()
 
 
+@pytest.mark.parametrize("weight", [1e8, 1e300, {0: 1, 2: 1e300}])
+def test_a_mix_that_would_go_through_a_source_for_ever_is_refused(weight: Any, loader: Loader) -> None:
+    children = (
+        WeightedDataset(dataset=single(3), name="a"),
+        WeightedDataset(dataset=single(3), name="b", weight=weight),
+    )
+    with pytest.raises(ConfigError, match="b would be gone through more than 4,194,304 times in an epoch"):
+        loader(DatasetMixConfig(datasets=children, stop="all"))
+
+
 def test_two_children_of_a_mix_that_are_given_one_name_are_refused(loader: Loader) -> None:
     with pytest.raises(ConfigError, match="Several are called 'a'. Give each a name of its own"):
         loader(DatasetMixConfig(datasets=[WeightedDataset(dataset=single(3), name="a") for _ in range(2)]))

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from numbered_graphs import Loader, equal, in_run_order, single
+from numbered_graphs import Loader, equal, in_run_order, rows_of, single
 
 from torchpipe.errors import ConfigError, LoaderStateError
 from torchpipe.pipeline import (
@@ -118,6 +118,9 @@ class TestState:
             ({"row": -1}, "has row -1"),
             ({"row": 10**9}, "there is no such row"),
             ({"graph": "{"}, "has graph '{', which can't be read"),
+            ({"graph": '{"seed": 5}'}, "seed was 5 and is 42"),
+            ({"graph": "[" * 100_000}, "has graph .*, which can't be read"),
+            ({"epoch": 2**40, "row": 0}, "before row 0 of epoch 1099511627776, and there is no such row"),
             ({"way": "grain"}, "ran by Grain, as rows come, and now it runs as a plan"),
         ],
     )
@@ -126,10 +129,32 @@ class TestState:
         with pytest.raises(LoaderStateError, match=sentence):
             loader(single(20)).load_state_dict({**state, **damage})
 
-    def test_that_is_no_dict_is_a_sentence(self, loader: Loader) -> None:
-        state: Any = [1]
-        with pytest.raises(LoaderStateError, match="The loader's state is a list. It is the dict of state_dict"):
+    @pytest.mark.parametrize("state", [[1], [], None, 0, ""])
+    def test_that_is_no_dict_is_a_sentence(self, state: Any, loader: Loader) -> None:
+        with pytest.raises(LoaderStateError, match="The loader's state is a .*. It is the dict of state_dict"):
             loader(single(20)).load_state_dict(state)
+
+    @pytest.mark.parametrize("number", [2, 60])
+    def test_of_a_node_that_is_gone_goes_on_where_that_is_allowed(self, number: int, loader: Loader) -> None:
+        children = [WeightedDataset(dataset=single(3), name=f"source {child}") for child in range(number)]
+        before, now = (DatasetMixConfig(datasets=datasets, name="mix") for datasets in (children, children[:-1]))
+        state = loader(before).state_dict()
+        gone = f"source {number - 1}"
+        with pytest.raises(LoaderStateError, match=f"({gone}|1 node) is gone"):
+            loader(now, allow_changed=("mix",)).load_state_dict(state)
+        loader(now, allow_changed=(gone, "mix")).load_state_dict(state)
+
+    def test_of_any_epoch_of_a_mix_with_limits_is_found_at_once(self, loader: Loader) -> None:
+        children = (
+            WeightedDataset(dataset=single(9), name="a", weight={0: 1, 30: 2}, max_epochs=2.5),
+            WeightedDataset(dataset=single(4, first=10**5), name="b"),
+        )
+        graph = DatasetMixConfig(datasets=children, stop="all")
+        state = loader(graph, repeat=True).state_dict()
+        late = loader(graph, repeat=True)
+        late.load_state_dict({**state, "epoch": 10**6})
+        firsts = {int(batch["input"][0]) for batch, _ in islice(iter(late), 6)}
+        assert firsts <= {first for first, _ in rows_of(4, first=10**5)}
 
     def test_that_is_empty_changes_nothing(self, loader: Loader) -> None:
         rows = loader(single(20))

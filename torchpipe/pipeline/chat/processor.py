@@ -21,6 +21,7 @@ from torchpipe.pipeline.chat.first_sample import FirstSample
 from torchpipe.pipeline.chat.rendered import RenderedChat
 from torchpipe.pipeline.chat.renderers import RendererConfig
 from torchpipe.pipeline.chat.templated import TemplatedChat, check_alternation
+from torchpipe.pipeline.control_text import check_allows
 from torchpipe.pipeline.functions import as_function
 from torchpipe.pipeline.processors import Outcome, SampleProcessor
 from torchpipe.pipeline.sequences import TextSequence, joined_documents, sequence_of, shifted_sequence
@@ -93,6 +94,7 @@ class ChatProcessor(SampleProcessor):
             self.messages_fn = as_function(self.messages_fn, "messages_fn")
             if self.tools_fn is not None:
                 self.tools_fn = as_function(self.tools_fn, "tools_fn")
+            check_allows(self.allow_control_text)
             mask_messages([], self.masking_strategy)  # which says whether there is such a one
 
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:

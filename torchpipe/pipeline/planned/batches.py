@@ -17,7 +17,7 @@ from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
 from torchpipe.pipeline.planned.graph import PlannedGraph
-from torchpipe.pipeline.planned.row_steps import ROW_BITS, Cursor, RowSteps
+from torchpipe.pipeline.planned.row_steps import MOST_EPOCHS, ROW_BITS, Cursor, RowSteps
 from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
@@ -167,7 +167,7 @@ class PlannedBatches:
         checked_state(state, self._identity, way="planned", allow_changed=self._config.allow_changed)
         epoch, row = whole_number_of(state, "epoch"), whole_number_of(state, "row")
         last = self._num_epochs is not None and epoch >= self._num_epochs
-        if (last and row) or (not last and row > self.graph.num_rows(epoch)):
+        if (last and row) or epoch >= MOST_EPOCHS or (not last and row > self.graph.num_rows(epoch)):
             raise LoaderStateError(
                 f"The loader's state stands before row {row} of epoch {epoch}, and there is no such row. Start anew."
             )

@@ -207,6 +207,7 @@ class Mix(Node):
     by: str
     stop: Stop
     _shares: dict[int, Sequence[SourceShare]] = field(default_factory=dict, init=False, repr=False)
+    _until: list[Counter[str]] = field(default_factory=lambda: [Counter()], init=False, repr=False)
 
     def identity(self) -> str:
         """What decides its rows, beside its children."""
@@ -244,8 +245,8 @@ class Mix(Node):
 
     def _mixed(self, run: Run, epoch: int) -> PackPlan:
         """The rows of an epoch, of which the shares are kept."""
+        given = self._given_before(run, epoch)
         items = [part.items(run) for part in self.parts]
-        given = self._given(run, epoch)
         sources = [
             source
             for part, rows, weights, most in zip(self.parts, items, self.weights, self.max_epochs, strict=True)
@@ -254,7 +255,7 @@ class Mix(Node):
         if not sources:
             self._shares[epoch] = ()
             return rows_of_samples(np.zeros(0, np.int64))
-        schedule = self._schedule(run, sources, epoch)
+        schedule = self._schedule(run, sources, epoch, first_place=given.total())
         self._shares[epoch] = schedule.shares
         names = {source.name for source in sources}
         mixed = [rows for part, rows in zip(self.parts, items, strict=True) if part.name in names]
@@ -287,28 +288,42 @@ class Mix(Node):
         left = Fraction(units, source.num_units) if self._is_steady else Fraction(stop - given, len(rows))
         return replace(source, max_passes=left, items_before=given)
 
-    def _given(self, run: Run, epoch: int) -> Counter[str]:
-        """How many rows of each node earlier epochs have had, where that matters."""
-        if all(most is None for most in self.max_epochs):
+    def _given_before(self, run: Run, epoch: int) -> Counter[str]:
+        """How many rows of each node earlier epochs have had; as far back as that matters.
+
+        It does until the weights change no more, and no node with a limit has anything left.
+        """
+        limited = [
+            (part, weights[0], most)
+            for part, weights, most in zip(self.parts, self.weights, self.max_epochs, strict=True)
+            if most is not None
+        ]
+        if self._is_steady and not limited:
             return Counter()
-        return sum((self._taken(run, earlier) for earlier in range(epoch)), Counter[str]())
+        last_turn = max(max(weights) for weights in self.weights)
+        while len(self._until) <= epoch:
+            given = self._until[-1]
+            if given.total() >= last_turn and all(
+                self._source(run, part.name, part.items(run), weight, most, given[part.name]) is None
+                for part, weight, most in limited
+            ):
+                return given
+            shares = self._shares_of(run, len(self._until) - 1)
+            self._until.append(given + Counter({share.name: share.items for share in shares}))
+        return self._until[epoch]
 
     @property
     def _is_steady(self) -> bool:
         """Whether all weights stay as they are."""
         return all(len(weights) == 1 for weights in self.weights)
 
-    def _taken(self, run: Run, epoch: int) -> Counter[str]:
-        """How many rows of each node an epoch has."""
-        return Counter({share.name: share.items for share in self._shares_of(run, epoch)})
-
-    def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int) -> MixSchedule:
+    def _schedule(self, run: Run, sources: Sequence[MixSource], epoch: int, *, first_place: int) -> MixSchedule:
         options: dict[str, Any] = {"stop": self.stop, "seed": run.seed, "shuffle": run.shuffle, "epoch": epoch}
         if self._is_steady:
             return mix_schedule(sources, **options)
         weights = dict(zip([part.name for part in self.parts], self.weights, strict=True))
-        before = sum(self._taken(run, earlier).total() for earlier in range(epoch))
-        return phased_schedule(sources, [weights[source.name] for source in sources], first_place=before, **options)
+        of_each = [weights[source.name] for source in sources]
+        return phased_schedule(sources, of_each, first_place=first_place, **options)
 
     def warn_of_empty(self, run: Run) -> None:
         """Warns of nodes that have no rows to give."""

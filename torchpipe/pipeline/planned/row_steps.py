@@ -11,6 +11,9 @@ from torchpipe.loading.balance import laid_out, num_micro_batches
 ROW_BITS = 40
 """A row's number is ``epoch << 40 | its number in the epoch``: an epoch may have a trillion rows."""
 
+MOST_EPOCHS = 1 << 62 - ROW_BITS
+"""So many epochs have numbers for their rows."""
+
 _MOST_EPOCHS_WITHOUT_ROWS = 16
 
 
