@@ -67,9 +67,8 @@ def test_sources_nodes_and_rows_are_what_a_run_counts(config: Graph) -> None:
     assert isinstance(loader.rows, PlannedBatches)
     account = loader.ledger
     for source in plan.sources:
-        assert source.ledger is not None
         assert source.counts is not None
-        assert source.ledger == {name: account[source.name][name] for name in source.ledger}
+        assert source.account == account[source.name]
     assert [source.name for source in plan.sources] == ["chats", "last turns"]
     assert {node.name: node.account for node in plan.nodes} == {
         name: told for name, told in account.items() if name not in ("chats", "last turns")
@@ -124,7 +123,8 @@ def test_text_says_what_each_part_did(config: Graph) -> None:
     assert [head for head in heads if head in ("source", "mix", "packing", "rows", "steps", "balance")] == [
         *("source", "source", "mix", "packing", "rows", "steps", "balance")
     ]
-    assert f"chats, of {sample_file()} (24 of 280 rows): 24 rows read, 21 stored; 3 left out longer than" in text
+    assert f"chats, of {sample_file()} (24 of 280 rows): 24 rows in, 21 out; 3 too long" in text
+    assert "3 more rows left out, longer than max_context_length" in text
     assert "DatasetMixConfig, by trained tokens, up to the end of the first source: " in text
     assert "served of 75.00%" in text
     assert (
@@ -146,8 +146,8 @@ def test_what_packing_leaves_out_is_counted(config: Graph) -> None:
     cfg = config(dataloader__dataset=None)
     cfg.dataloader.dataset = graph
     text = text_of(plan_config(cfg))
-    assert "FirstFitPackingConfig, best_fit_decreasing: 1 row, fill " in text
-    assert "1 too long (" in text
+    assert "FirstFitPackingConfig, best_fit_decreasing: fill 8.98%; 3 rows in, 1 out; " in text
+    assert "924 tokens in, 23 out, 233 padding; 1 (901 tokens) too long" in text
     assert "one rank: nothing to share out" in text
 
 
@@ -177,7 +177,7 @@ def test_json_has_the_same_numbers(config: Graph) -> None:
     assert graph["rows"]["num_rows"] == report.graph.rows.num_rows
     assert graph["rows"]["fill"] == report.graph.rows.fill
     assert graph["steps_an_epoch"] == report.graph.steps_an_epoch
-    assert [source["ledger"]["stored"] for source in graph["sources"]] == [21, 21]
+    assert [source["account"]["rows_out"] for source in graph["sources"]] == [21, 21]
     assert {node["kind"] for node in graph["nodes"]} == {"mix", "packing"}
     assert set(graph["rows"]["spread"]) == {"worst", "mean", "worst_micro_batch", "worst_step", "num_steps"}
     assert graph["rows"]["spreads"][graph["rows"]["balance"]] == graph["rows"]["spread"]

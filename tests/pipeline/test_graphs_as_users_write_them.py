@@ -84,7 +84,7 @@ def test_gsm8k_chat_is_packed_whole(gsm8k: SingleDatasetConfig, users: Any, shar
     loader = loader_of(FirstFitPackingConfig(dataset=gsm8k, num_packing_bins=64), repeat=False)
     batches = list(loader)
     documents = sum(int(((batch["positions"] == 0) & ~batch["padding_mask"]).sum()) for batch, _ in batches)
-    assert documents == loader.ledger[next(name for name in loader.ledger if name.startswith("Single"))]["stored"]
+    assert documents == loader.ledger[next(name for name in loader.ledger if name.startswith("Single"))]["rows_out"]
     answers = [TOKENIZER.decode(labels[labels != -100].tolist()) for _, labels in batches]
     assert any("#### 72" in answer for answer in answers)
     assert not any("Natalia sold clips to 48 of her friends" in answer for answer in answers)

@@ -1,5 +1,6 @@
 """JSONL files as a source, as their user writes it."""
 
+import gzip
 import json
 import os
 import pickle
@@ -16,6 +17,8 @@ from torchpipe.errors import ConfigError, MalformedRow, SourceError
 from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.pipeline import DatasetIterationPolicy, IndexedJsonlSource, RandomAccessDataSource
 from torchpipe.sources.identity import object_fingerprint
+from torchpipe.sources.json_rows import JsonRows
+from torchpipe.sources.source_file import SourceFile
 
 POLICY = DatasetIterationPolicy(
     seed=0, shuffle=False, repeat=False, dp_rank=0, dp_world_size=1, streaming_shuffle_buffer_size=100
@@ -137,9 +140,39 @@ def test_a_file_that_is_deleted_under_the_run_is_one_sentence(tmp_path: Path) ->
     opened, unopened = source_of(file), source_of(file)
     assert opened[0]["n"] == 1
     file.unlink()
-    assert opened[2]["n"] == 3  # what is open stays whole
-    with pytest.raises(FileNotFoundError, match=r"a\.jsonl is not there any more: it was deleted or moved"):
-        unopened[0]
+    for source in (opened, unopened):
+        with pytest.raises(FileNotFoundError, match=r"a\.jsonl is not there any more: it was deleted or moved"):
+            source[2]
+
+
+def test_a_file_that_is_replaced_after_rows_of_it_were_read_is_noticed(tmp_path: Path) -> None:
+    source = source_of(written(tmp_path / "a.jsonl", 1, 2, 3))
+    assert source[0]["n"] == 1
+    os.replace(written(tmp_path / "other.jsonl", 4, 5, 6), tmp_path / "a.jsonl")
+    with pytest.raises(SourceError, match=r"a\.jsonl has changed since it was opened"):
+        source[1]
+
+
+@pytest.mark.parametrize("change", [lambda file: file.write_text('{"n": 1}\n'), lambda file: _append(file)])
+def test_a_file_that_is_cut_or_grows_after_rows_of_it_were_read_is_noticed(change: Any, tmp_path: Path) -> None:
+    source = source_of(written(tmp_path / "a.jsonl", 1, 2, 3))
+    assert source[0]["n"] == 1
+    change(tmp_path / "a.jsonl")
+    with pytest.raises(SourceError, match=r"a\.jsonl has changed since it was opened"):
+        source[0]
+
+
+def _append(file: Path) -> None:
+    with file.open("a") as opened:
+        opened.write('{"n": 9}\n')
+
+
+def test_the_copy_of_a_compressed_file_may_be_made_anew_while_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"n": 1}\n{"n": 2}\n'))
+    rows = JsonRows([SourceFile.of_path(tmp_path / "a.jsonl.gz", str(tmp_path / "cache"))])
+    assert rows[0] == {"n": 1}
+    shutil.rmtree(tmp_path / "cache")
+    assert rows[1] == {"n": 2}
 
 
 def test_a_source_travels_to_worker_processes(tmp_path: Path) -> None:

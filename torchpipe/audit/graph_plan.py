@@ -14,6 +14,7 @@ from torchpipe.data.ledger import SampleCounts
 from torchpipe.data.protocols import RandomAccessDataSource
 from torchpipe.loading import GlobalSteps, Spread, measure_spread
 from torchpipe.loading.balance import Balance
+from torchpipe.pipeline.account import source_account
 from torchpipe.pipeline.by_grain.identity import named_nodes
 from torchpipe.pipeline.graph_steps import GraphSteps
 from torchpipe.pipeline.loader import GrainDataLoader
@@ -37,14 +38,15 @@ class SourcePlan:
     Attributes:
         name: of its node; source: what it reads, such as its files.
         num_rows: that it has; None where that isn't known.
-        ledger: rows read, stored, and left out under each reason; None where Grain runs the graph.
+        account: what became of its rows, as in the loader's ledger (:func:`torchpipe.pipeline.account.account`); None
+            where Grain runs the graph.
         counts: samples and tokens; each sample has the token that its last label is. None likewise.
     """
 
     name: str
     source: str
     num_rows: int | None
-    ledger: Mapping[str, int] | None = None
+    account: Mapping[str, Any] | None = None
     counts: SampleCounts | None = None
 
 
@@ -58,7 +60,7 @@ class NodePlan:
         parts: the nodes below it.
         num_rows: that it gives.
         account: what it says of its children's rows: of a mix, for each of them its share (``target`` and ``served``,
-            0 to 1), rows and epochs; of packing, the fill, and what was too long, cut or left out.
+            0 to 1), rows and epochs; of packing as of a source.
     """
 
     name: str
@@ -180,18 +182,18 @@ def plan_graph(cfg: Mapping[Any, Any], settings: Mapping[str, Any], *, world_siz
 
 def _sources(graph: PlannedGraph) -> tuple[SourcePlan, ...]:
     leaves = [node for node in graph.nodes.values() if not node.children]
-    return tuple(_source(leaf, graph.recipes.get(leaf.name)) for leaf in leaves)
+    return tuple(_source(graph, leaf, graph.recipes.get(leaf.name)) for leaf in leaves)
 
 
-def _source(node: Node, recipe: LeafRecipe | None) -> SourcePlan:
+def _source(graph: PlannedGraph, node: Node, recipe: LeafRecipe | None) -> SourcePlan:
     if not isinstance(node, Leaf) or recipe is None:  # it has no rows
-        return SourcePlan(name=node.name, source="no rows", num_rows=0, ledger={"read": 0, "stored": 0})
+        return SourcePlan(name=node.name, source="no rows", num_rows=0, account=node.account(graph.run, 0))
     ledger = checked_ledger(node.store)
     return SourcePlan(
         name=node.name,
         source=recipe.described_source,
         num_rows=ledger["read"],
-        ledger=ledger,
+        account=source_account(ledger),
         counts=sample_counts(node.store),
     )
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from torchpipe._counted import counted
 from torchpipe.audit.graph_plan import GraphPlan, NodePlan, RowsPlan, SourcePlan
 from torchpipe.audit.plan_words import UNDER, spread_words
-from torchpipe.data.ledger import described_sizes
+from torchpipe.pipeline.account import described_account, fill_of
+from torchpipe.pipeline.graph_words import in_graph_words
 
 _ENDS = {"first": "up to the end of the first source", "all": "until all sources were gone through"}
 
@@ -32,11 +33,11 @@ def _block(head: str, lines: Sequence[tuple[str, str]]) -> str:
 
 def _source(source: SourcePlan) -> str:
     name = f"{source.name}, of {source.source}"
-    if source.ledger is None:
+    if source.account is None:
         number = "a stream, or rows that are counted when it is opened"
         return f"{name}: {number if source.num_rows is None else counted(source.num_rows, 'row')}"
-    told = f"{name}: {described_sizes(source.ledger)}"
-    return told if source.counts is None else f"{told}{UNDER}{source.counts.describe()}"
+    told = f"{name}: {described_account(source.account)}"
+    return told if source.counts is None else f"{told}{UNDER}{in_graph_words(source.counts.describe())}"
 
 
 def _node(node: NodePlan) -> str:
@@ -59,14 +60,7 @@ def _mix(node: NodePlan) -> Iterator[str]:
 
 def _packing(node: NodePlan) -> Iterator[str]:
     account = node.account
-    fill, strategy = account.get("fill", 0.0), node.settings["strategy"]
-    told = [f"{account.get('too_long', 0):,} too long ({account.get('too_long_tokens', 0):,} tokens) left out"]
-    if over := account.get("over_cap"):
-        told += [f"{over:,} with too many documents ({account['over_cap_tokens']:,} tokens) left out"]
-    told += [f"{account['truncated_tokens']:,} tokens cut off"] if account.get("truncated_tokens") else []
-    told += [f"{account['split']:,} split"] if account.get("split") else []
-    told += [f"a last row of {account['last_row_tokens']:,} tokens left out"] if account.get("last_row_tokens") else []
-    yield f"{node.name}, {strategy}: {counted(node.num_rows, 'row')}, fill {fill:.2%}; {', '.join(told)}"
+    yield f"{node.name}, {node.settings['strategy']}: fill {fill_of(account):.2%}; {described_account(account)}"
 
 
 def _concat(node: NodePlan) -> Iterator[str]:

@@ -15,7 +15,7 @@ def resolve_column_map(
     Args:
         column_map: our name -> the row's column; None or empty: the names stand for themselves. An optional name that
             leads to None is left out: no column is read for it.
-        required: names that a column_map must have.
+        required: names that a column_map must have, unless it does nothing but to leave out others.
         optional: names that it may have.
 
     Raises:
@@ -23,6 +23,8 @@ def resolve_column_map(
 
     >>> resolve_column_map({"input": "question", "output": "answer"}, required=["input", "output"], optional=["image"])
     {'input': 'question', 'output': 'answer', 'image': 'image'}
+    >>> resolve_column_map({"tools": None}, required=["messages"], optional=["tools"])
+    {'messages': 'messages'}
     """
     names = (*required, *optional)
     given = dict(column_map or {})
@@ -36,7 +38,7 @@ def resolve_column_map(
         if not isinstance(column, str):
             raise ConfigError(f"column_map[{name!r}] is {column!r}; it must be the name of a column.")
     missing = [name for name in required if name not in given]
-    if given and missing:
+    if missing and any(column is not None for column in given.values()):
         raise ConfigError(f"column_map must name a column for {listed(required)}; it has none for {listed(missing)}.")
     columns = {name: given.get(name, name) for name in names}
     return {name: column for name, column in columns.items() if column is not None}

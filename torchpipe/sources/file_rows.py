@@ -42,7 +42,7 @@ class FileRows(ABC):
 
     Raises:
         SourceError: a file is missing or can't be read, or what is wrong with it leaves open where its rows are; or all
-            are empty. When a row is read: the file has changed since it was opened.
+            are empty. When a row is read: the file has changed since it was opened, or was deleted or replaced.
         MalformedRow: when a row is read; the sentence names file, line and byte.
     """
 
@@ -170,10 +170,7 @@ class FileRows(ABC):
                 try:
                     descriptor, mine = os.open(path, os.O_RDONLY | os.O_CLOEXEC), True
                 except FileNotFoundError:
-                    raise MissingFileError(
-                        f"{name} is not there any more: it was deleted or moved after the run began. Put it back, and "
-                        "start the run again."
-                    ) from None
+                    raise self._missing(number) from None
         try:
             yield descriptor
         finally:
@@ -181,13 +178,35 @@ class FileRows(ABC):
                 os.close(descriptor)
 
     def _read_unchanged(self, number: int, descriptor: int, start: int, stop: int) -> bytes:
-        changed = _stamp(os.fstat(descriptor)) != self._stamps[number]
+        stat = os.fstat(descriptor)
+        changed = _stamp(stat) != self._stamps[number] or (not stat.st_nlink and self._is_replaced(number))
         raw = b"" if changed else _pread(descriptor, start, stop)
         if changed or len(raw) < stop - start:
             raise SourceError(
                 f"{self._source_files[number].name} has changed since it was opened. Start the run again."
             )
         return raw
+
+    def _is_replaced(self, number: int) -> bool:
+        """Whether a file without a name, that is open, has a successor; False where it is a copy of our own, which
+        another process may have made anew, with the same bytes.
+
+        Raises:
+            MissingFileError: it has none.
+        """
+        path = self._paths[number]
+        if path != self._source_files[number].where:
+            return False
+        try:
+            return _stamp(path.stat()) != self._stamps[number]  # some file systems count no names
+        except FileNotFoundError:
+            raise self._missing(number) from None
+
+    def _missing(self, number: int) -> MissingFileError:
+        return MissingFileError(
+            f"{self._source_files[number].name} is not there any more: it was deleted or moved after the run began. "
+            "Put it back, and start the run again."
+        )
 
     def _line_of(self, number: int, place: int) -> int:
         """The line of a byte, from 1. Counting goes on from where it came to last, if it was before."""

@@ -41,8 +41,14 @@ def num_refused(shard: Shard) -> int:
 
 def first_refused(store: TokenStore) -> str:
     """The end of a paragraph: the error of the first row that was left out for one; "" where none was."""
+    first = first_error(store)
+    return first and f" The first: {first}"
+
+
+def first_error(store: TokenStore) -> str:
+    """The error of the first row that was left out for one; "" where none was."""
     line = next(_decoded(map(lines_of, store.shards)), None)
-    return "" if line is None else f" The first: {line['error']}"
+    return "" if line is None else line["error"]
 
 
 def check_share(store: TokenStore, policy: RowPolicy, name: str) -> None:

@@ -87,6 +87,7 @@ def test_the_last_row_is_left_out_and_counted(grain_of: Build, graph_rows: Rows)
         "rows_in": 3,
         "rows_out": 1,
         "rows_left_out": {},
+        "rows_split": 0,
         "tokens_in": 25,
         "tokens_out": 16,
         "tokens_left_out": {"last_row": 9},

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import torch
 
 from torchpipe.config import instantiate
 from torchpipe.constants import IGNORE_INDEX
+from torchpipe.models.tiny import tiny_tokenizer
 from torchpipe.pipeline import (
     ChatProcessor,
+    DatasetMixConfig,
     FirstFitPackingConfig,
     IndexedJsonlSource,
     MMSamplePackingConfig,
@@ -21,8 +24,10 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     TextCollator,
     TextSequence,
+    WeightedDataset,
     from_renderers,
 )
+from torchpipe.pipeline.chat import first_sample
 from torchpipe.vision import Patches
 
 YAML = """
@@ -137,3 +142,28 @@ def test_a_batch_without_rows_has_what_one_with_rows_has(context_of: Callable[..
         assert empty.keys() == full.keys()
         assert empty["cu_seqlens"].shape == full["cu_seqlens"].shape
         assert (empty["num_valid_tokens"], full["num_valid_tokens"]) == (0, 5)
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_the_first_sample_of_a_config_is_printed_once_over_loaders_parts_and_workers(
+    planned: bool, gsm8k: str, loader: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_sample, "_notes", first_sample.Notes())
+
+    def graph() -> DatasetMixConfig:
+        children = [
+            SingleDatasetConfig(
+                source=IndexedJsonlSource.Config(patterns=(gsm8k,)),
+                processor=ChatProcessor.Config(messages_fn=read_gsm8k, masking_strategy=strategy),
+                name=strategy,
+            )
+            for strategy in ("train_on_assistant", "train_on_last")
+        ]
+        return DatasetMixConfig(datasets=[WeightedDataset(dataset=child) for child in children])
+
+    options = {"planned": planned, "repeat": True, "tokenizer": tiny_tokenizer(), "length": 1024}
+    if not planned:
+        options["num_logical_shards"] = 4
+    for num_workers in (2, 0, 2):
+        list(islice(iter(loader(graph(), num_workers=num_workers, **options)), 9))
+    assert capfd.readouterr().err.count("ChatProcessor: the first sample has") == 2

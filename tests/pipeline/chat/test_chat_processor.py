@@ -13,6 +13,7 @@ from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data import Message, OpenAIToMessages, ShareGPTToMessages
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline import ChatProcessor, TextProcessor, TextSequence
+from torchpipe.pipeline.chat import first_sample
 from torchpipe.pipeline.processors import without_draws
 
 RNG = np.random.default_rng(0)
@@ -292,7 +293,7 @@ def test_a_row_that_is_too_long_is_cut_where_the_config_says_so(chat: Any, titan
     cut = chat(titan(), max_context_length=limit, overflow="truncate")(rows(*TURNS), RNG)
     assert cut.input_ids.tolist() == whole.input_ids.tolist()[:limit]
     assert cut.labels.tolist() == whole.labels.tolist()[:limit]
-    with pytest.raises(DataError, match="are more than max_seq_len"):
+    with pytest.raises(DataError, match=rf"{limit + 4} tokens are more than max_context_length={limit} and the last"):
         chat(titan(), max_context_length=limit, overflow="error")(rows(*TURNS), RNG)
 
 
@@ -353,6 +354,7 @@ def test_what_is_no_conversation_is_refused(returned: Any, said: str, chat: Any,
 
 
 def test_the_first_sample_is_printed_once(chat: Any, titan: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(first_sample, "_notes", first_sample.Notes())
     processor = chat(titan())
     processor(rows(*TURNS[:2]), RNG)
     processor(rows(*TURNS[2:]), RNG)
@@ -363,10 +365,13 @@ def test_the_first_sample_is_printed_once(chat: Any, titan: Any, capsys: Any, mo
     ]
     pickle.loads(pickle.dumps(processor))(rows(*TURNS), RNG)
     assert capsys.readouterr().err == ""
+    chat(titan())(rows(*TURNS), RNG)  # of another loader, or part of a graph
     pickle.loads(pickle.dumps(chat(titan())))(rows(*TURNS), RNG)
+    assert capsys.readouterr().err == ""
+    pickle.loads(pickle.dumps(chat(titan(), masking_strategy="train_on_last")))(rows(*TURNS), RNG)
     assert "the first sample" in capsys.readouterr().err
     monkeypatch.setenv("LOCAL_RANK", "1")
-    chat(titan())(rows(*TURNS), RNG)
+    chat(titan(), max_context_length=99, overflow="truncate")(rows(*TURNS), RNG)
     assert capsys.readouterr().err == ""
 
 
@@ -380,16 +385,40 @@ def run(first, out):
     first.tell(lambda: "a line")
 
 if __name__ == "__main__":
-    first, (back, out) = FirstSample(), os.pipe()
+    first, (back, out) = FirstSample("a config", None), os.pipe()
     context = multiprocessing.get_context("fork")
     for _ in range(3):
-        process = context.Process(target=run, args=(first, out))
+        process = context.Process(target=run, args=(FirstSample("a config", None), out))
         process.start()
         process.join()
     os.close(out)
     print(os.read(back, 100).decode().count("a line"), first.is_told)
 """
     assert run_code(code).strip() == "1 True"
+
+
+def test_a_worker_that_is_no_fork_and_gets_the_notes_prints_once_too(run_code: Callable[[str], str]) -> None:
+    code = """
+import multiprocessing, sys
+from torchpipe.pipeline.chat.first_sample import FirstSample, shared_notes
+
+def run(notes, back):
+    first, lines = FirstSample("a config", None), []
+    was_told = first.is_told
+    first.tell(lambda: lines.append(1) or "a line")
+    back.send((was_told, len(lines)))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    for _ in range(2):
+        here, there = context.Pipe()
+        process = context.Process(target=run, args=(shared_notes(), there))
+        process.start()
+        print(*here.recv())
+        process.join()
+    print(FirstSample("a config", None).is_told)
+"""
+    assert run_code(code).split() == ["False", "1", "True", "0", "True"]
 
 
 def test_functions_may_be_named_and_message_transforms_are_functions(chat: Any, qwen3: Any) -> None:

@@ -52,8 +52,12 @@ def test_long_documents_go_by_policy_and_are_counted(overflow: Any, num_tokens: 
     packed = loader(FirstFitPackingConfig(dataset=source, overflow=overflow), length=16)
     assert pairs(list(packed)).total() == num_tokens
     told = packed.ledger["FirstFitPackingConfig"]
-    counted = {"drop": ("too_long", 2), "truncate": ("truncated_tokens", 46), "split": ("split", 2)}[overflow]
-    assert told[counted[0]] == counted[1]
+    assert told["rows_left_out"] == ({"too_long": 2} if overflow == "drop" else {})
+    tokens_left_out = {"drop": {"too_long": 78}, "truncate": {"truncated": 46}, "split": {}}[overflow]
+    assert told["tokens_left_out"] == tokens_left_out
+    assert told["rows_split"] == (2 if overflow == "split" else 0)
+    assert told["tokens_in"] == told["tokens_out"] + sum(tokens_left_out.values()) == 4 * 9 + 2 * 39
+    assert told["tokens_out"] + told["padding"] == 16 * told["rows_out"]
 
 
 def test_a_long_document_is_an_error_where_that_is_asked_for(loader: Loader) -> None:
@@ -119,23 +123,19 @@ class InFours(Consecutive):
 
 
 @pytest.mark.parametrize(
-    ("overflow", "num_tokens", "counted"),
-    [
-        ("drop", 4, ("over_cap", 2)),
-        ("truncate", 4 + 2 * 8, ("truncated_tokens", 8)),
-        ("split", 4 + 2 * 12, ("split", 2)),
-    ],
+    ("overflow", "num_tokens", "left_out", "num_split"),
+    [("drop", 4, {"over_cap": 24}, 0), ("truncate", 4 + 2 * 8, {"truncated": 8}, 0), ("split", 4 + 2 * 12, {}, 2)],
 )
 def test_rows_of_too_many_documents_go_by_policy_too(
-    overflow: Any, num_tokens: int, counted: tuple[str, int], loader: Loader
+    overflow: Any, num_tokens: int, left_out: dict[str, int], num_split: int, loader: Loader
 ) -> None:
     source = SingleDatasetConfig(source=[[0, 4], [100, 12], [200, 12]], processor=InFours.Config())
     packed = loader(FirstFitPackingConfig(dataset=source, overflow=overflow), max_num_documents=2)
     batches = list(packed)
     assert pairs(batches).total() == num_tokens
     assert all(int((batch["positions"][~batch["padding_mask"]] == 0).sum()) <= 2 for batch, _ in batches)
-    name, number = counted
-    assert packed.ledger["FirstFitPackingConfig"][name] == number
+    told = packed.ledger["FirstFitPackingConfig"]
+    assert (told["tokens_left_out"], told["rows_split"]) == (left_out, num_split)
 
 
 def test_rows_of_too_many_documents_are_an_error_where_that_is_asked_for(loader: Loader) -> None:

@@ -91,8 +91,12 @@ def test_what_became_of_every_row_is_counted(loader: Loader) -> None:
     )
     ledger = loader(ConcatThenSplitPackingConfig(dataset=source)).ledger
     told = ledger["rows"]
-    assert told["read"] == 50 == told["stored"] + told["filtered"] + told["dropped"]
-    assert ledger["ConcatThenSplitPackingConfig"]["last_row_tokens"] > 0
+    assert told["rows_in"] == 50 == told["rows_out"] + sum(told["rows_left_out"].values())
+    assert told["rows_left_out"].keys() == {"filtered", "dropped"}
+    packed = ledger["ConcatThenSplitPackingConfig"]
+    assert packed["rows_in"] == told["rows_out"]
+    assert packed["tokens_left_out"]["last_row"] > 0
+    assert packed["tokens_in"] == packed["tokens_out"] + packed["tokens_left_out"]["last_row"]
 
 
 def is_even(row: Sequence[int]) -> bool:
@@ -115,7 +119,9 @@ def test_a_source_that_is_filtered_out_is_a_sentence_and_is_left_out_of_a_mix(lo
         pre_filters=(keeps_none,),
         name="nothing",
     )
-    with pytest.raises(DataError, match=r"No row is left of the graph \(nothing: 5 filtered, 5 read\). Check"):
+    with pytest.raises(
+        DataError, match=r"No row is left of the graph \(nothing: 5 rows in, 0 out; 5 filtered\). Check"
+    ):
         loader(nothing)
     mix = DatasetMixConfig(datasets=(WeightedDataset(dataset=nothing), WeightedDataset(dataset=single(5))))
     with pytest.warns(UserWarning, match="Left out of the mix DatasetMixConfig, for they have no rows: 'nothing'"):
@@ -137,7 +143,7 @@ def test_a_row_that_a_data_set_of_grain_left_out_is_no_row(loader: Loader) -> No
     rows = grain.MapDataset.source(rows_of(9, longest=8)).filter(lambda row: row[0] >= 300)
     found = loader(SingleDatasetConfig(source=rows, processor=Consecutive.Config(), name="some"))
     assert pairs(list(found)) == pairs_of_rows(rows_of(9, longest=8)[3:])
-    assert found.ledger["some"]["empty"] == 3
+    assert found.ledger["some"]["rows_left_out"] == {"empty": 3, "dropped": 1}
 
 
 def test_a_source_without_end_can_not_be_planned(loader: Loader) -> None:

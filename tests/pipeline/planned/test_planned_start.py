@@ -143,7 +143,7 @@ def test_the_ledger_says_what_was_counted_when_the_rows_were_planned(
     )
     rows = loader(mixed([range(3)] * 4), tokenizer=Asked())
     assert len(plans) == 1
-    assert rows.ledger["FirstFitPackingConfig"]["rows"] == rows.num_rows
+    assert rows.ledger["FirstFitPackingConfig"]["rows_out"] == rows.num_rows
     assert rows.ledger["DatasetMixConfig"].keys() == set(NAMES)
     assert len(plans) == 1
 

@@ -14,10 +14,12 @@ from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.parcel import in_a_parcel
 from torchpipe.loading.read_ahead import ReadAhead, close
 from torchpipe.loading.workers import FromWorkers, start_worker, worker_context
+from torchpipe.pipeline.account import described_account
 from torchpipe.pipeline.by_grain.agreement import Agreement, can_agree
 from torchpipe.pipeline.by_grain.identity import graph_identity
 from torchpipe.pipeline.by_grain.ledger import GraphLedger, summed_ledgers
 from torchpipe.pipeline.by_grain.logical_shards import ReadBatch, Reading, read_batches
+from torchpipe.pipeline.chat.first_sample import shared_notes
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.state import (
@@ -108,9 +110,7 @@ class StreamBatches:
                         raise DistributedError("Another rank ended with an error. Its output says why.")
                     if not (has_batch or is_alive):
                         if not self._batch:
-                            raise DataError(
-                                "No row is left of the graph. Check its filters, and whether its sources have rows."
-                            )
+                            raise self._none_left()
                         return
                 elif ended:
                     raise DataError(
@@ -124,6 +124,15 @@ class StreamBatches:
                     yield tuple(collated(self._collator, []) if batch is None else batch for _, batch, _ in found)
         finally:
             close(batches)
+
+    def _none_left(self) -> DataError:
+        ledgers = list(self._ledgers.values())
+        told = ". ".join(f"{name}: {described_account(counts)}" for name, counts in summed_ledgers(ledgers).items())
+        first = next((ledger.first_error for ledger in ledgers if ledger.first_error), "")
+        return DataError(
+            f"No row is left of the graph{told and f' ({told})'}. Check its filters, and whether its sources have "
+            f"rows.{first}"
+        )
 
     @cached_property
     def _ranks(self) -> Agreement:
@@ -213,6 +222,7 @@ class _Parts(IterableDataset[Any]):
 
     def __init__(self, parts: list[Reading], collator: Collator) -> None:
         self._parts, self._collator = parts, collator
+        self._notes = shared_notes()  # a worker that is no fork gets them with this object
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()

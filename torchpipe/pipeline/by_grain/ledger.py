@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
-from torchpipe._counted import counted
 from torchpipe.errors import DataError
+from torchpipe.pipeline.account import account, described_account
 
 
 class NodeLedger:
@@ -20,10 +20,12 @@ class NodeLedger:
 
     Attributes:
         rows_in, rows_out: rows that it took, and gave.
-        rows_left_out: rows that it took and gave nothing for, by reason (:data:`torchpipe.data.ledger.Reason`).
+        rows_left_out: rows that it took and gave nothing for, by reason.
+        rows_split: rows that became several documents, or several rows.
         tokens_in, tokens_out: tokens of those rows, where it packs; padding is not among them.
         tokens_left_out: tokens that it took and didn't give, by reason.
-        padding: tokens that it added.
+        first_error: of the rows that it left out for one, the error of the first; "" where there was none.
+        padding: tokens that it added. All as in :func:`torchpipe.pipeline.account.account`.
 
     >>> node = NodeLedger("news")
     >>> node.took(); node.gave(); node.took(); node.left_out("filtered")
@@ -33,7 +35,8 @@ class NodeLedger:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rows_in = self.rows_out = self.tokens_in = self.tokens_out = self.padding = 0
+        self.rows_in = self.rows_out = self.rows_split = self.tokens_in = self.tokens_out = self.padding = 0
+        self.first_error = ""
         self.rows_left_out: Counter[str] = Counter()
         self.tokens_left_out: Counter[str] = Counter()
         self._lock = Lock()
@@ -59,31 +62,33 @@ class NodeLedger:
             if tokens:
                 self.tokens_left_out[reason] += tokens
 
-    def to_dict(self) -> dict[str, Any]:
-        """The counts as plain values, for logs."""
+    def refused(self, error: DataError) -> None:
+        """Counts a row that it took and left out for an error."""
+        self.left_out(error.reason)
         with self._lock:
-            return {
-                "rows_in": self.rows_in,
-                "rows_out": self.rows_out,
-                "rows_left_out": dict(self.rows_left_out),
-                "tokens_in": self.tokens_in,
-                "tokens_out": self.tokens_out,
-                "tokens_left_out": dict(self.tokens_left_out),
-                "padding": self.padding,
-            }
+            self.first_error = self.first_error or str(error)
+
+    def split(self) -> None:
+        """Counts a row that became several documents or rows."""
+        with self._lock:
+            self.rows_split += 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain values, see :func:`torchpipe.pipeline.account.account`."""
+        with self._lock:
+            return account(
+                rows_in=self.rows_in,
+                rows_out=self.rows_out,
+                rows_left_out=self.rows_left_out,
+                rows_split=self.rows_split,
+                tokens_in=self.tokens_in,
+                tokens_out=self.tokens_out,
+                tokens_left_out=self.tokens_left_out,
+                padding=self.padding,
+            )
 
     def __str__(self) -> str:
-        counts = self.to_dict()
-        text = f"{self.name}: {counted(counts['rows_in'], 'row')} in, {counts['rows_out']:,} out"
-        if counts["tokens_in"]:
-            text += f"; {counted(counts['tokens_in'], 'token')} in, {counts['tokens_out']:,} out, "
-            text += f"{counts['padding']:,} padding"
-        for reason in sorted(counts["rows_left_out"].keys() | counts["tokens_left_out"].keys()):
-            rows, tokens = counts["rows_left_out"].get(reason, 0), counts["tokens_left_out"].get(reason, 0)
-            told = [f"{rows:,}"] if rows else []
-            told += [counted(tokens, "token")] if tokens else []
-            text += f"; {' ('.join(told)}{')' if len(told) == 2 else ''} {reason.replace('_', ' ')}"
-        return text
+        return f"{self.name}: {described_account(self.to_dict())}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -129,6 +134,12 @@ class GraphLedger:
                 told = counts["rows_out"] + sum(counts["rows_left_out"].values())
             if taken != told:
                 raise DataError(f"{node.name} took {taken:,} {what}, and {told:,} are accounted for. ({node})")
+
+    @property
+    def first_error(self) -> str:
+        """The end of a paragraph: the error of the first row that a source left out for one; "" where none was."""
+        first = next((node.first_error for node in self.nodes if node.first_error), "")
+        return first and f" The first error: {first}"
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The counts as plain values, by node; equal names are numbered."""

@@ -149,7 +149,7 @@ class _KeptRows:
         if epoch != self._epoch:
             self._epoch, self._kept, self._next, self._last = epoch, [], 0, None
         if self._next and not self._kept and not self._child.is_endless and self._next >= len(self._dataset):
-            raise none_left(self._child.name, len(self._dataset))
+            raise none_left(self._child.name, len(self._dataset), self._dataset)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}

@@ -9,7 +9,7 @@ from typing import Any
 from torchpipe.data.mix_turns import MixTurns, ServedShare, Turn
 from torchpipe.errors import ConfigError, DataError
 from torchpipe.pipeline.by_grain.library import grain
-from torchpipe.pipeline.by_grain.order import none_left
+from torchpipe.pipeline.by_grain.order import none_left, why_none_left
 from torchpipe.pipeline.by_grain.packed_rows import num_tokens_of, num_trained_of
 from torchpipe.pipeline.by_grain.reading import GrainDataset, read_in_order
 from torchpipe.pipeline.dataset import MixBy, MixStop
@@ -185,7 +185,7 @@ class _Rows(ABC):
     iterator: Any
 
     def __init__(self, child: MixChild) -> None:
-        self.name = child.name
+        self.name, self._dataset = child.name, child.dataset
         self.held: Any = None
         self.is_over = False
         self.ended_at: tuple[int, int] | None = None
@@ -270,7 +270,7 @@ class _NumberedRows(_Rows):
             if self._next == self._num_rows and not self._gave:
                 break
         if not self._gave:
-            raise none_left(self.name, self._num_rows)
+            raise none_left(self.name, self._num_rows, self._dataset)
         return None
 
     def _passes(self) -> int:
@@ -318,8 +318,8 @@ class _StreamRows(_Rows):
             here = f" in part {self._part} of {self._num_parts}"
             fewer = ", give it more rows, use fewer ranks (or num_logical_shards)"
         return DataError(
-            f"{self.name}: none of its rows is left{here}. Loosen its filters{fewer}, or take it out; "
-            "graph_ledger(dataset) tells the reasons."
+            f"{self.name}: none of its rows is left{here}. Loosen its filters{fewer}, or take it "
+            f"out.{why_none_left(self._dataset)}"
         )
 
     def _passes(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from torchpipe._counted import counted
 from torchpipe._seeds import derive, hashed_permutation
 from torchpipe.errors import ConfigError, DataError
+from torchpipe.pipeline.by_grain.ledger import graph_ledger
 from torchpipe.pipeline.by_grain.library import grain
 from torchpipe.pipeline.by_grain.reading import RowsInOrder
 from torchpipe.pipeline.by_grain.when_given import when_given
@@ -106,18 +107,23 @@ class EpochOrder(grain.MapDataset[Any]):
         elif in_vain is not None:
             in_vain[row] = True
             if in_vain.all():
-                raise none_left(self._called, self._num_rows)
+                raise none_left(self._called, self._num_rows, self)
 
     def __str__(self) -> str:
         return f"EpochOrder({self._called})"
 
 
-def none_left(called: str, num_rows: int) -> DataError:
-    """The error of a data set all of whose rows are left out."""
+def none_left(called: str, num_rows: int, dataset: Any) -> DataError:
+    """The error of a data set all of whose rows are left out; it says why they were."""
     return DataError(
-        f"{called}: none of its {num_rows:,} rows is left. Loosen its filters, or take it out; graph_ledger(dataset) "
-        "tells the reasons."
+        f"{called}: none of its {num_rows:,} rows is left. Loosen its filters, or take it out.{why_none_left(dataset)}"
     )
+
+
+def why_none_left(dataset: Any) -> str:
+    """The end of a paragraph about a data set without rows: its counts, and its first error."""
+    ledger = graph_ledger(dataset)
+    return "".join(f" {node}." for node in ledger.nodes) + ledger.first_error
 
 
 @lru_cache(maxsize=256)

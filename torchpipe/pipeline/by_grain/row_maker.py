@@ -13,6 +13,7 @@ from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
 from torchpipe.pipeline.by_grain.when_given import is_read_ahead, when_given
 from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
+from torchpipe.pipeline.graph_words import with_graph_words
 from torchpipe.pipeline.processors import without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 
@@ -80,8 +81,9 @@ class RowMaker:
         try:
             content = read()
             made, reason = self._watched(content, rng)
+            is_split = _is_split(made)
         except DataError as error:
-            error = located(error, f"Row {number} of {self._called}")
+            error = located(with_graph_words(error), f"Row {number} of {self._called}")
             if not self._policy.leaves_out or not isinstance(error, DataError):
                 raise
             refused, bad_row = error, content
@@ -89,7 +91,7 @@ class RowMaker:
             return None
         except Exception as error:
             raise located(error, f"Row {number} of {self._called}") from error.__cause__
-        when_given(lambda: self._count(reason))
+        when_given(lambda: self._count(reason, is_split))
         return made
 
     def _watched(self, content: Any, rng: np.random.Generator | None) -> tuple[Any, str | None]:
@@ -98,8 +100,10 @@ class RowMaker:
             return self._made(content, rng)
         return self._draws.watched(lambda: self._made(content, rng))
 
-    def _count(self, reason: str | None) -> None:
+    def _count(self, reason: str | None, is_split: bool) -> None:
         self.ledger.took()
+        if is_split:
+            self.ledger.split()
         if reason is None:
             self.ledger.gave()
         else:
@@ -107,7 +111,7 @@ class RowMaker:
 
     def _count_error(self, number: int, error: DataError, content: Any) -> None:
         self.ledger.took()
-        self.ledger.left_out(error.reason)
+        self.ledger.refused(error)
         self._errors.add(number, error, content, self.ledger.rows_in)
 
     def ended(self) -> None:
@@ -142,6 +146,12 @@ class RowMaker:
         # A SampleProcessor gives the reason with it; any other callable of its form does not.
         outcome = getattr(self._processor, "outcome", None)
         return (self._processor(content, rng), None) if outcome is None else outcome(content, rng)
+
+
+def _is_split(made: Any) -> bool:
+    """Whether a row became several documents."""
+    positions = getattr(made, "positions", None)
+    return positions is not None and int(np.count_nonzero(np.equal(positions, 0))) > 1
 
 
 class _Errors:

@@ -62,6 +62,7 @@ class SampleFit:
             kept = self._first(documents.heads(self.context.max_context_length), 0)
             self.ledger.left_out("truncated", rows=0, tokens=num_tokens - len(kept))
             return [kept]
+        self.ledger.split()
         return list(self._parts(documents.cut_to(self.context.max_context_length)))
 
     def _excess(self, documents: Documents) -> tuple[str, str] | None:

@@ -107,7 +107,7 @@ class MadeStream(grain.IterDataset[Any]):
         super().__init__(parent)
         self._maker = maker
         self._generators = grain.experimental.RngPool(seed)
-        self._called = called
+        self.called = called
 
     @property
     def ledger(self) -> NodeLedger:
@@ -116,21 +116,21 @@ class MadeStream(grain.IterDataset[Any]):
 
     def __iter__(self) -> grain.DatasetIterator[Any]:
         parent = self._parent
-        return _MadeIterator(parent.__iter__(), self._maker, self._generators, self._called, InVain(parent))
+        return _MadeIterator(parent.__iter__(), self, self._maker, self._generators)
 
     def __str__(self) -> str:
-        return f"MadeStream({self._called})"
+        return f"MadeStream({self.called})"
 
 
 class _MadeIterator(grain.DatasetIterator[Any]):
     def __init__(
-        self, parent: grain.DatasetIterator[Any], maker: RowMaker, generators: Any, called: str, in_vain: InVain
+        self, parent: grain.DatasetIterator[Any], stream: MadeStream, maker: RowMaker, generators: Any
     ) -> None:
         super().__init__(parent)
+        self._stream = stream
         self._maker = maker
         self._generators = generators
-        self._called = called
-        self._in_vain = in_vain
+        self._in_vain = InVain(stream.parents[0])
 
     def __next__(self) -> Any:
         while True:
@@ -144,7 +144,7 @@ class _MadeIterator(grain.DatasetIterator[Any]):
                 self._in_vain.reset()
                 return made
             if self._in_vain.one_more():
-                raise none_left(f"{self._called}, its last rows", self._in_vain.count)
+                raise none_left(f"{self._stream.called}, its last rows", self._in_vain.count, self._stream)
 
     def get_state(self) -> dict[str, Any]:
         return self._parent.get_state()

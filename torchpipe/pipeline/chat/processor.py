@@ -16,7 +16,7 @@ from torchpipe.data.messages_tokenizer import MessagesTokenizer, as_model_transf
 from torchpipe.data.openai_dicts import from_openai
 from torchpipe.data.overflow import Overflow, OverflowPolicy, StopToken, TruncationType, overflow_policy
 from torchpipe.data.sample_transforms import SFTTransform
-from torchpipe.errors import ColumnError, ConfigError, MessageError
+from torchpipe.errors import ColumnError, ConfigError, DataError, MessageError
 from torchpipe.pipeline.chat.first_sample import FirstSample
 from torchpipe.pipeline.chat.rendered import RenderedChat
 from torchpipe.pipeline.chat.renderers import RendererConfig
@@ -45,7 +45,7 @@ class ChatProcessor(SampleProcessor):
 
     A row that becomes several documents is one sequence, whose positions begin anew with each. A row that is longer
     than ``max_context_length`` (it has one token more, the last target) is left out, unless ``overflow`` says
-    otherwise. The text of the first sample is printed.
+    otherwise. The text of the first sample that a config makes is printed, once in a run of the program.
 
     Args:
         config: its settings.
@@ -100,7 +100,7 @@ class ChatProcessor(SampleProcessor):
     def __init__(self, config: Config, *, context: DatasetBuildContext) -> None:
         super().__init__(config, context=context)
         tokenizer = self.tokenizer = context.tokenizer
-        self._first = FirstSample()
+        self._first = FirstSample(config, tokenizer)
         self._is_templated = False
         if config.renderer is not None:
             writer: Any = RenderedChat(config.renderer, tokenizer, allow_control_text=config.allow_control_text)
@@ -124,6 +124,7 @@ class ChatProcessor(SampleProcessor):
                 f"ChatProcessor needs a tokenizer that writes conversations, and the context has a "
                 f"{type(tokenizer).__name__}. Give one of torchpipe's, or one with apply_chat_template."
             )
+        self._max_context_length = context.max_context_length
         self._tools_are_lost = self._is_templated or isinstance(writer, MessagesTokenizer)
         self._transform = SFTTransform(None, writer, overflow=_policy(config, context.max_context_length))
 
@@ -141,6 +142,13 @@ class ChatProcessor(SampleProcessor):
         if self._is_templated:
             check_alternation(row["messages"])
         fitted = self._transform.fitted(row, labels=False)
+        if fitted.left_out == "too_long" and self.config.overflow == "error":
+            raise DataError(
+                f"{fitted.num_tokens} tokens are more than max_context_length={self._max_context_length} and the last "
+                "target. Raise it, set overflow to 'drop', 'truncate' or 'split', or leave the row out with "
+                "pre_filters.",
+                reason="too_long",
+            )
         if not fitted.samples:
             return Outcome(None, fitted.left_out)
         documents = [_document(made) for made in fitted.samples]
@@ -197,7 +205,8 @@ def _policy(config: ChatProcessor.Config, max_context_length: int) -> OverflowPo
     """The policy for a row's tokens, of which the last is no input, but the last label."""
     policy = overflow_policy(
         None,
-        config.overflow,
+        # What is an error is told here, where it is known what the limit is called.
+        "drop" if config.overflow == "error" else config.overflow,
         # The parts of a row that is split have a label each, the last of which is the next part's first token.
         max_seq_len=max_context_length + (config.overflow != "split"),
         truncation_type=config.truncation_type,

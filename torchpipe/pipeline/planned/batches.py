@@ -12,6 +12,7 @@ from torchpipe.errors import DataError, LoaderStateError
 from torchpipe.loading.at_exit import closed_at_exit
 from torchpipe.loading.loader import Step, StepLoader
 from torchpipe.loading.read_ahead import close
+from torchpipe.pipeline.account import described_account
 from torchpipe.pipeline.collators import Collator, TrainerBatch, collated
 from torchpipe.pipeline.graph_text import graph_text
 from torchpipe.pipeline.planned.compile import planned_graph
@@ -21,6 +22,7 @@ from torchpipe.pipeline.planned.rows import PlannedRows
 from torchpipe.pipeline.state import STATE_VERSION, checked_state, whole_number_of
 from torchpipe.pipeline.types import DatasetBuildContext, DatasetIterationPolicy
 from torchpipe.store.accounts import sample_counts
+from torchpipe.store.refused_rows import first_error
 
 
 class PlannedBatches:
@@ -58,9 +60,10 @@ class PlannedBatches:
         self._batch_size = collator.num_rows_per_batch()
         self._num_epochs: int | None = config.num_epochs or (None if config.repeat else 1)
         if not self.graph.num_rows(0):
+            first = next((line for line in map(first_error, self.graph.stores) if line), "")
             raise DataError(
                 f"No row is left of the graph ({self._said()}). Check its filters and limits, and whether its sources "
-                "have rows."
+                f"have rows.{first and f' The first error: {first}'}"
             )
         self._begin(Cursor(0, 0), 1)
 
@@ -175,13 +178,12 @@ class PlannedBatches:
         return self.graph.identity()
 
     def _said(self) -> str:
-        """What became of the rows at each node: the counts that are not 0."""
-        told: list[str] = []
-        for name, counts in self.graph.account(0).items():
-            counted = [f"{n:,} {what.replace('_', ' ')}" for what, n in counts.items() if isinstance(n, int) and n]
-            if counted or "read" in counts:
-                told.append(f"{name}: {', '.join(counted) or 'it has no rows'}")
-        return "; ".join(told)
+        """What became of the rows at each node but mixes."""
+        accounts = {name: counts for name, counts in self.graph.account(0).items() if "rows_in" in counts}
+        return ". ".join(
+            f"{name}: {described_account(counts) if counts['rows_in'] else 'it has no rows'}"
+            for name, counts in accounts.items()
+        )
 
 
 def _collated(collator: Collator, then: Callable[[TrainerBatch], Any] | None, rows: Sequence[Any]) -> Any:

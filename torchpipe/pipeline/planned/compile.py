@@ -9,8 +9,10 @@ import numpy as np
 
 from torchpipe._fingerprint_memory import remembering
 from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.errors import DataError
 from torchpipe.pipeline.child_policies import child_names
 from torchpipe.pipeline.dataset import DatasetConcatConfig, DatasetMixConfig, SingleDatasetConfig
+from torchpipe.pipeline.graph_words import with_graph_words
 from torchpipe.pipeline.node_label import NodeNames, node_label
 from torchpipe.pipeline.packing import ConcatThenSplitPackingConfig, FirstFitPackingConfig
 from torchpipe.pipeline.planned.graph import PlannedGraph
@@ -67,8 +69,8 @@ def planned_graph(
         if isinstance(node, Mix):
             node.warn_of_empty(run)
         if isinstance(node, Leaf):
-            left_out, read = (node.store.ledger.get(name, 0) for name in ("too_long", "read"))
-            warn_of_too_long(node.name, rows=(left_out, read))
+            counts = node.account(run, 0)
+            warn_of_too_long(node.name, rows=(counts["rows_left_out"].get("too_long", 0), counts["rows_in"]))
         if isinstance(node, Packed):
             node.warn_of_too_long(run)
     return graph
@@ -154,7 +156,10 @@ class _Compiler:
             recipe = self.found[id(config)]
             if not len(recipe.source):  # pyright: ignore[reportArgumentType]  # rows
                 return NoRows(name=name)
-            store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
+            try:
+                store = build_store(recipe, cache_dir=self.cache_dir, num_proc=self.num_proc)
+            except DataError as error:
+                raise with_graph_words(error)  # noqa: B904  # the same error
             shared = next((one for one in self.stores if one.path == store.path), store)  # of equal settings
             self._leaves[id(config)] = (shared, recipe, recipe.made_of())
         store, self.recipes[name], made_of = self._leaves[id(config)]

@@ -11,8 +11,9 @@ from torchpipe._fingerprint_memory import answer_of
 from torchpipe.constants import IGNORE_INDEX
 from torchpipe.data.overflow import Fitted
 from torchpipe.data.packing.ramps import ramps
-from torchpipe.errors import ColumnError, NoFingerprint
+from torchpipe.errors import ColumnError, DataError, NoFingerprint
 from torchpipe.pipeline.global_draws import GlobalDraws, makers_called
+from torchpipe.pipeline.graph_words import with_graph_words
 from torchpipe.pipeline.processors import DrewRandom, Outcome, SampleProcessor, without_draws
 from torchpipe.pipeline.sequences import TextSequence, checked_arrays, sequence_of
 from torchpipe.pipeline.types import DatasetBuildContext
@@ -135,8 +136,12 @@ class LeafTransform:
 
         Raises:
             CannotPlan: the processor draws random numbers, or its labels and positions are not those of documents.
+            DataError: the row can't be used.
         """
-        return self._draws.watched(lambda: self._fitted(sample))
+        try:
+            return self._draws.watched(lambda: self._fitted(sample))
+        except DataError as error:
+            raise with_graph_words(error)  # noqa: B904  # the same error
 
     def _fitted(self, sample: Mapping[str, Any]) -> Fitted:
         recipe = self._recipe

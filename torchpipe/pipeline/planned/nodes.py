@@ -21,6 +21,7 @@ from torchpipe.data.mix_source import MixSource
 from torchpipe.data.mixing import MixSchedule, SourceShare, Stop, items_of_pass, mix_schedule
 from torchpipe.data.packing import PackPlan
 from torchpipe.data.packing.nesting import joined_rows, rows_of_samples
+from torchpipe.pipeline.account import account, source_account
 from torchpipe.pipeline.graph_text import leaf_text
 from torchpipe.store import TokenStore
 
@@ -135,7 +136,7 @@ class Leaf(Node):
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """What became of the rows that it was given."""
-        return dict(self.store.ledger)
+        return source_account(self.store.ledger)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,7 +159,7 @@ class NoRows(Node):
 
     def account(self, run: Run, epoch: int) -> dict[str, Any]:
         """Nothing was read."""
-        return {"read": 0}
+        return account(rows_in=0, rows_out=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,6 +1,6 @@
 """The node of a planned graph that packs rows into longer ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,8 +9,9 @@ import numpy as np
 from torchpipe._counted import counted
 from torchpipe.data.overflow import Overflow
 from torchpipe.data.packing import PackPlan, plan_packs
-from torchpipe.data.packing.nesting import each_document, fitted_rows, rows_in_packs
+from torchpipe.data.packing.nesting import FittedRows, each_document, fitted_rows, rows_in_packs
 from torchpipe.errors import DataError
+from torchpipe.pipeline.account import account
 from torchpipe.pipeline.planned.nodes import Leaf, Node, Run
 from torchpipe.pipeline.too_long import warn_of_too_long
 
@@ -87,50 +88,47 @@ class Packed(Node):
 
     def _packed(self, run: Run, rows: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
         if self.strategy == "concat_then_split" and run.max_num_documents is not None:
-            return self._in_order(run, each_document(rows))
-        fitted = fitted_rows(
-            rows,
-            longest=run.max_context_length,
-            capacity=run.capacity,
-            overflow=self.overflow,
-            max_documents=run.max_num_documents,
-        )
-        given = fitted.rows
-        if self.overflow == "error" and len(fitted.dropped):
+            fitted = FittedRows(rows=rows)  # documents are cut where they are placed
+        else:
+            fitted = fitted_rows(
+                rows,
+                longest=run.max_context_length,
+                capacity=run.capacity,
+                overflow=self.overflow,
+                max_documents=run.max_num_documents,
+            )
+        if self.overflow == "error":
+            self._refuse(run, rows, fitted)
+        given, last_row = fitted.rows, 0
+        if not len(given):
+            packed = given
+        elif self.strategy == "concat_then_split":
+            packed, last_row = self._in_order(run, each_document(given))
+        else:
+            most = run.max_num_documents
+            cap: dict[str, Any] = {} if most is None else {"cost": np.diff(given.pack_offsets), "max_cost": most}
+            packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, **cap)
+            packed = _in_their_order(run, packs, rows_in_packs(packs, given))
+        return packed, self._account(rows, fitted, packed, last_row=last_row)
+
+    def _refuse(self, run: Run, rows: PackPlan, fitted: FittedRows) -> None:
+        """Raises where a row does not fit."""
+        if len(fitted.dropped):
             raise DataError(
                 f"{self.name}: {counted(len(fitted.dropped), 'row')} too long for rows of {run.capacity} tokens and "
                 f"documents of {run.max_context_length}; the longest has {int(rows.num_tokens.max())}. Raise the "
                 "numbers, or set overflow to 'drop', 'truncate' or 'split'."
             )
-        if self.overflow == "error" and len(fitted.over_cap):
+        if len(fitted.over_cap):
             rows_have = f"{counted(len(fitted.over_cap), 'row')} {'has' if len(fitted.over_cap) == 1 else 'have'}"
             raise DataError(
                 f"{self.name}: {rows_have} more documents than max_num_documents="
                 f"{run.max_num_documents}; one has {int(np.diff(rows.pack_offsets)[fitted.over_cap].max())}. Raise it, "
                 "or set overflow to 'drop', 'truncate' or 'split'."
             )
-        lost = {
-            "too_long": len(fitted.dropped),
-            "too_long_tokens": fitted.num_dropped_tokens,
-            "over_cap": len(fitted.over_cap),
-            "over_cap_tokens": fitted.num_over_cap_tokens,
-            "truncated_tokens": fitted.num_truncated,
-            "split": fitted.num_split,
-        }
-        if not len(given):
-            return given, lost
-        if self.strategy == "concat_then_split":
-            packs, lost_too = self._in_order(run, each_document(given))
-            return packs, {**{name: count for name, count in lost.items() if count}, **lost_too}
-        most = run.max_num_documents
-        cap: dict[str, Any] = {} if most is None else {"cost": np.diff(given.pack_offsets), "max_cost": most}
-        packs = plan_packs(given.num_tokens, run.capacity, strategy=self.strategy, **cap)
-        return self._told(run, rows_in_packs(packs, given), packs, lost)
 
-    def _in_order(self, run: Run, documents: PackPlan) -> tuple[PackPlan, dict[str, Any]]:
-        """Documents one after the other, cut where a row is full."""
-        if not len(documents):
-            return documents, {}
+    def _in_order(self, run: Run, documents: PackPlan) -> tuple[PackPlan, int]:
+        """Documents one after the other, cut where a row is full; and the tokens of a last row that was left out."""
         capped = {"max_documents": run.max_num_documents, "max_span": run.max_context_length}
         packs = plan_packs(
             documents.num_tokens,
@@ -138,24 +136,47 @@ class Packed(Node):
             strategy="concat_then_split",
             **(capped if run.max_num_documents is not None else {}),  # pyright: ignore[reportArgumentType]
         )
-        whole = rows_in_packs(packs, documents)
-        lost: dict[str, Any] = {}
+        whole, last_row = rows_in_packs(packs, documents), 0
         is_short = whole.num_tokens[-1] < run.capacity
         at_the_cap = run.max_num_documents is not None and int(np.diff(whole.pack_offsets)[-1]) >= run.max_num_documents
         if self.drops_last and is_short and not at_the_cap:
-            lost["last_row_tokens"] = int(whole.num_tokens[-1])
+            last_row = int(whole.num_tokens[-1])
             kept = np.arange(len(whole) - 1)
             packs, whole = packs.take(kept), whole.take(kept)
-        return self._told(run, whole, packs, lost)
+        return _in_their_order(run, packs, whole), last_row
 
-    def _told(
-        self, run: Run, rows: PackPlan, packs: PackPlan, lost: Mapping[str, int]
-    ) -> tuple[PackPlan, dict[str, Any]]:
-        """The rows, in the order of what they hold where nothing is shuffled, and what is said of them."""
-        if not run.shuffle and len(rows):
-            firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])
-            rows = rows.take(np.argsort(firsts, kind="stable"))
-        return rows, {name: count for name, count in {**lost, "rows": len(rows), "fill": rows.fill}.items() if count}
+    def _account(self, rows: PackPlan, fitted: FittedRows, packed: PackPlan, *, last_row: int) -> dict[str, Any]:
+        tokens_out = int(packed.num_tokens.sum())
+        return account(
+            rows_in=len(rows),
+            rows_out=len(packed),
+            rows_left_out={"too_long": len(fitted.dropped), "over_cap": len(fitted.over_cap)},
+            # Concatenation cuts any row where a pack is full, which is no news of it.
+            rows_split=0 if self.strategy == "concat_then_split" else fitted.num_split,
+            tokens_in=int(rows.num_tokens.sum()),
+            tokens_out=tokens_out,
+            tokens_left_out={
+                "too_long": fitted.num_dropped_tokens,
+                "over_cap": fitted.num_over_cap_tokens,
+                "truncated": fitted.num_truncated,
+                "last_row": last_row,
+            },
+            padding=int(packed.pack_lens.sum()) - tokens_out,
+        )
+
+
+def _in_their_order(run: Run, packs: PackPlan, rows: PackPlan) -> PackPlan:
+    """Packed rows, in the order of what they hold where nothing is shuffled.
+
+    Args:
+        run: which says whether it is.
+        packs: which rows of those that were given each holds.
+        rows: the same as documents.
+    """
+    if run.shuffle or not len(rows):
+        return rows
+    firsts = np.minimum.reduceat(packs.sample, packs.pack_offsets[:-1])
+    return rows.take(np.argsort(firsts, kind="stable"))
 
 
 def _sources_of(node: Node) -> list[Leaf]:
