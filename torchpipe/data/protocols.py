@@ -57,8 +57,9 @@ def can_be_read_ahead(dataset: object) -> bool:
     """Whether items may be read in a thread, before they are asked for, while the process does something else.
 
     A data set says so by ``can_be_read_ahead`` (a bool, or a property) on its own class: reading an item then draws no
-    global random numbers, and several threads may read. A class that inherits it has to say it again, since its own
-    code may do otherwise.
+    global random numbers, and several threads may read at once. A class that inherits it has to say it again, since its
+    own code may do otherwise. What makes something of items, such as a processor of :mod:`torchpipe.pipeline`, says it
+    likewise of being called.
 
     >>> can_be_read_ahead([1, 2])
     False

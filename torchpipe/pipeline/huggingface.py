@@ -79,6 +79,8 @@ class HuggingFaceRandomAccessSource(Configurable):
     class Config(LoadDatasetConfig):
         """What ``load_dataset`` is asked for; see :class:`LoadDatasetConfig`."""
 
+    can_be_read_ahead = True
+
     def __init__(self, config: Config, *, dataset_iteration_policy: DatasetIterationPolicy | None = None) -> None:
         self.config = config
         self._rows = load_table(config.path, config.options())

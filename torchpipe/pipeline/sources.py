@@ -75,6 +75,8 @@ class IndexedJsonlSource(Configurable):
             """The files, as they are named."""
             return ", ".join(self.patterns)
 
+    can_be_read_ahead = True
+
     def __init__(self, config: Config, *, dataset_iteration_policy: DatasetIterationPolicy | None = None) -> None:
         self.config = config
         self._rows = JsonRows([SourceFile.of_path(path, config.cache_dir) for path in _matched(config.patterns)])

@@ -55,6 +55,7 @@ class TextProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = True
+    can_be_read_ahead: ClassVar[bool] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context"})  # but for the tokenizer nothing of it is used
 
     @dataclass(kw_only=True, slots=True)

@@ -234,6 +234,8 @@ def test_rows_that_wait_are_read_at_once(grain_of: Build) -> None:
 class Waiting(Slow):
     """Rows that take long and compute nothing; it is kept which threads read them."""
 
+    can_be_read_ahead = True
+
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.threads: set[str] = set()
@@ -252,6 +254,50 @@ def test_rows_that_wait_are_read_by_threads_without_being_asked_to(grain_of: Bui
         if "torchpipe rows" in source.threads:
             break
     assert source.threads == {threading.current_thread().name, "torchpipe rows"}
+    rows.close()
+
+
+class Seeking(Waiting):
+    """The same; it doesn't say that several threads may read, and keeps where it stands."""
+
+    def __getitem__(self, index: Any) -> int:
+        self.place = index
+        super().__getitem__(index)
+        return self.place
+
+
+class Unsafe(SampleProcessor):
+    """Keeps something of a row, and doesn't say that several threads may call it."""
+
+    def __call__(self, sample: int, rng: Any) -> int:
+        return sample
+
+
+class Cautious(Unsafe):
+    can_be_read_ahead = True
+
+
+@pytest.mark.parametrize(("source", "processor"), [(Seeking(40), None), (Seeking(40), Cautious), (Waiting(40), Unsafe)])
+def test_what_does_not_say_that_threads_may_ask_it_is_asked_by_one_and_a_line_tells_how_to_say_it(
+    source: Waiting, processor: Any, grain_of: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = None if processor is None else processor.Config()
+    name = f"{type(source).__name__} and {processor}"
+    for _ in range(2):
+        config = SingleDatasetConfig(source=source, processor=made, name=name)
+        assert list(grain_of(config).to_iter_dataset()) == list(range(40))
+    assert source.threads == {threading.current_thread().name}
+    assert capsys.readouterr().err == (
+        f"Rows of {name} wait, and are read one by one. Where several threads may read the source and call the "
+        "processor at once, say can_be_read_ahead = True in their classes, and threads read ahead; or give "
+        "read_options.\n"
+    )
+
+
+def test_a_source_and_a_processor_that_say_so_are_asked_by_threads(grain_of: Build) -> None:
+    source = Waiting(2_000)
+    rows = iter(grain_of(SingleDatasetConfig(source=source, processor=Cautious.Config())).to_iter_dataset())
+    assert any("torchpipe rows" in source.threads for _ in rows)
     rows.close()
 
 

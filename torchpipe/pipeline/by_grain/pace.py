@@ -158,6 +158,30 @@ class GivenPace:
         """Takes no note."""
 
 
+class WatchedPace:
+    """No threads, whether or not rows wait, and a look at whether they do."""
+
+    num_threads = 0
+    num_ahead = 0
+
+    def __init__(self) -> None:
+        self._settled: Window | None = None
+
+    @property
+    def settled(self) -> Window | None:
+        """What was measured when threads would first have been of use."""
+        return self._settled
+
+    def is_full(self, num_rows: int, seconds: float) -> bool:
+        """After some rows, or a few that take long; never, once it is known that they wait."""
+        return self._settled is None and _is_enough(num_rows, seconds)
+
+    def tell(self, window: Window) -> None:
+        """Takes note of what was measured."""
+        if useful_threads(window) > 1:
+            self._settled = window
+
+
 class TunedPace:
     """No threads until rows wait; then twice as many again while the consumer waits and they help.
 
@@ -202,8 +226,7 @@ class TunedPace:
 
     def is_full(self, num_rows: int, seconds: float) -> bool:
         """After some rows for each thread, or a few that take long."""
-        each = max(1, self.num_threads)
-        return num_rows >= 16 * each or (num_rows >= 2 * each and seconds >= 0.25)
+        return _is_enough(num_rows, seconds, each=max(1, self.num_threads))
 
     def tell(self, window: Window) -> None:
         """Takes note of what was measured, and decides."""
@@ -239,6 +262,10 @@ class TunedPace:
         self._next_rest = 1
         most = min(self._limit, window.num_threads + self._room())
         return max(window.num_threads, min(2 * window.num_threads, most))
+
+
+def _is_enough(num_rows: int, seconds: float, *, each: int = 1) -> bool:
+    return num_rows >= 16 * each or (num_rows >= 2 * each and seconds >= 0.25)
 
 
 def useful_threads(window: Window) -> int:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from torchpipe._progress import say
 from torchpipe.pipeline.by_grain.ledger import graph_ledger
 from torchpipe.pipeline.by_grain.library import grain
-from torchpipe.pipeline.by_grain.pace import GivenPace, Meter, Pace, TunedPace, Window
+from torchpipe.pipeline.by_grain.pace import GivenPace, Meter, Pace, TunedPace, WatchedPace, Window
 from torchpipe.pipeline.by_grain.row_threads import RowAhead, RowThreads, most_given, room_for_threads
 from torchpipe.pipeline.types import DatasetBuildContext
 
@@ -49,7 +49,9 @@ class RowsInOrder(grain.IterDataset[Any]):
     Args:
         parent: the rows by number.
         read_options: how many threads, and rows that they read ahead; None: none at first, and then as many as help,
-            see :class:`~torchpipe.pipeline.by_grain.pace.TunedPace`. A mix that is read by number is read without any.
+            see :class:`~torchpipe.pipeline.by_grain.pace.TunedPace`, where sources and processors say that several may
+            ask them (:func:`~torchpipe.data.protocols.can_be_read_ahead`). A mix that is read by number is read without
+            any.
         allow_nones: whether what is left out is None, or not there.
     """
 
@@ -74,7 +76,7 @@ class RowsInOrder(grain.IterDataset[Any]):
             return GivenPace(0, 0)
         if options is not None:
             return GivenPace(int(options.num_threads), int(options.prefetch_buffer_size), most_given)
-        return TunedPace(room_for_threads)
+        return TunedPace(room_for_threads) if _can_be_read_ahead(self._parent) else WatchedPace()
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keeps a slice of the rows: Grain's processes share them so."""
@@ -199,6 +201,15 @@ class RowsIterator(grain.DatasetIterator[Any]):
         return f"RowsIterator({self._dataset})"
 
 
+def _can_be_read_ahead(dataset: Any) -> bool:
+    """Whether all sources of a data set, and what makes rows of theirs, say that several threads may ask them."""
+    said: bool | None = getattr(dataset, "can_be_read_ahead", None)
+    if said is not None:
+        return said
+    parents = getattr(dataset, "parents", ())
+    return bool(parents) and all(map(_can_be_read_ahead, parents))
+
+
 def _is_read_in_order_alone(dataset: Any) -> bool:
     """Whether a data set, or one that it is made of, makes rows of those before.
 
@@ -215,9 +226,17 @@ _SAID: set[str] = set()
 
 def _say_once(dataset: grain.MapDataset[Any], window: Window) -> None:
     names = ", ".join(node.name for node in graph_ledger(dataset).nodes) or str(dataset)
-    if names not in _SAID:
-        _SAID.add(names)
+    if names in _SAID:
+        return
+    _SAID.add(names)
+    if window.num_threads:
         say(
             f"Rows of {names} wait; {window.num_threads} threads read ahead, and what asks for rows still waits for "
             f"{window.stall_share:.0%} of the time."
+        )
+    else:
+        say(
+            f"Rows of {names} wait, and are read one by one. Where several threads may read the source and call the "
+            "processor at once, say can_be_read_ahead = True in their classes, and threads read ahead; or give "
+            "read_options."
         )

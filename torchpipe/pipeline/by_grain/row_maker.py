@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe._counted import counted
+from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.data.row_policy import Refused, RowPolicy
 from torchpipe.errors import DataError, SourceError, located
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
@@ -54,6 +55,11 @@ class RowMaker:
         self._draws = GlobalDraws(makers_called(processor, pre_filters, post_filters), called)
         self._errors = _Errors(policy, called, num_rows)
         self.ledger = ledger
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether several threads may call the processor, as far as it says so."""
+        return self._processor is None or can_be_read_ahead(self._processor)
 
     @property
     def draws(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchpipe._seeds import derive
+from torchpipe.data.protocols import can_be_read_ahead
 from torchpipe.errors import KindError
 from torchpipe.pipeline.by_grain.in_vain import InVain
 from torchpipe.pipeline.by_grain.ledger import NodeLedger
@@ -44,7 +45,9 @@ def built_single(
         ledger=NodeLedger(node_label(config)),
     )
     if not is_stream:
-        made = MadeRows(grain.MapDataset.source(source), maker, seed=seed_32(policy.seed, "processor"))
+        is_safe = can_be_read_ahead(source) and maker.can_be_read_ahead
+        rows = grain.MapDataset.source(source)
+        made = MadeRows(rows, maker, seed=seed_32(policy.seed, "processor"), can_be_read_ahead=is_safe)
         return EpochOrder(made, policy, called=called)
     # What a config builds has taken its part already, and begins again by itself.
     share = StreamShare.of(policy) if source is config.source else StreamShare()
@@ -64,11 +67,15 @@ class MadeRows(grain.MapDataset[Any]):
         parent: the rows.
         maker: what makes something of them.
         seed: of the processor's random numbers.
+        can_be_read_ahead: whether source and processor say that several threads may ask them at once.
     """
 
-    def __init__(self, parent: grain.MapDataset[Any], maker: RowMaker, *, seed: int) -> None:
+    def __init__(
+        self, parent: grain.MapDataset[Any], maker: RowMaker, *, seed: int, can_be_read_ahead: bool = False
+    ) -> None:
         super().__init__(parent)
         self._maker = maker
+        self.can_be_read_ahead = can_be_read_ahead
         self._generators = grain.experimental.RngPool(seed)
 
     @property

@@ -56,6 +56,7 @@ class ChatProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = True
+    can_be_read_ahead: ClassVar[bool] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context", "_first"})
 
     @dataclass(kw_only=True, slots=True)

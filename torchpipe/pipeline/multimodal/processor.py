@@ -43,6 +43,7 @@ class MultiModalProcessor(SampleProcessor):
     """
 
     deterministic: ClassVar[bool | None] = False  # what is stored of a planned graph is tokens alone
+    can_be_read_ahead: ClassVar[bool] = True
     _unfingerprinted: ClassVar[frozenset[str]] = frozenset({"context"})
 
     @dataclass(kw_only=True, slots=True)
