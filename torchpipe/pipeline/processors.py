@@ -27,8 +27,8 @@ class SampleProcessor(Configurable, ABC):
     """Turns one row into what packing and collation take, mostly a :class:`~torchpipe.pipeline.TextSequence`.
 
     A subclass nests its ``Config`` and defines ``__call__``. It must be picklable, and must not change the row. Where
-    several threads may call it at once, its class says so
-    (:func:`can_be_read_ahead = True <torchpipe.data.protocols.can_be_read_ahead>`), and may be asked to.
+    several threads may call it at once, its class says ``can_be_read_ahead = True``; see
+    :func:`~torchpipe.data.protocols.can_be_read_ahead`.
 
     Args:
         config: its settings.
