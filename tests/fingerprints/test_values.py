@@ -131,7 +131,7 @@ def test_another_process_finds_the_same(tmp_path: Path, shared_data: Path) -> No
     file = shared_data / "tokenizers" / "torchtune" / "tiktoken_small.model"
     script = SCRIPT.format(folder=str(tmp_path), file=str(file))
     found = set()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""}
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path

@@ -150,6 +150,7 @@ def test_a_run_that_ends_while_it_waits_for_rows_ends_the_builder_and_goes_on(
     assert steps_of(config.output_dir, "step", "loss") == steps_of(whole.output_dir, "step", "loss")
 
 
+@pytest.mark.soak
 def test_two_ranks_wait_together_and_one_goes_on_with_the_same_steps(
     sft: ModuleType, by_shard: ByShard, ended_run: Callable[..., int], tmp_path: Path
 ) -> None:
