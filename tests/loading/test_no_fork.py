@@ -10,7 +10,7 @@ import pytest
 
 from torchpipe.loading.no_fork import NoFork
 
-TURNS = 60
+TURNS = 40
 
 
 def forked(work: Callable[[], bool]) -> bool:
