@@ -2,10 +2,6 @@
 
 import gc
 import json
-import os
-import random
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
@@ -16,6 +12,7 @@ import grain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_rows import SOME, Slow, checked, row_threads
 
 from torchpipe.errors import DataError
 from torchpipe.pipeline import (
@@ -25,13 +22,11 @@ from torchpipe.pipeline import (
     SingleDatasetConfig,
     WeightedDataset,
 )
-from torchpipe.pipeline.by_grain import row_threads as row_threads_module
 from torchpipe.pipeline.by_grain.ledger import graph_ledger
-from torchpipe.pipeline.by_grain.pace import MOST_GIVEN, GivenPace, TunedPace, Window, useful_threads
+from torchpipe.pipeline.by_grain.pace import GivenPace, Window
 from torchpipe.pipeline.by_grain.reading import RowsIterator
 
 Build = Callable[..., Any]
-SOME = grain.ReadOptions(num_threads=5, prefetch_buffer_size=7)
 
 
 @pytest.fixture(autouse=True)
@@ -39,35 +34,6 @@ def all_threads_end() -> Iterator[None]:
     yield
     gc.collect()
     assert row_threads() == []
-
-
-def row_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "torchpipe rows"]
-
-
-class Slow(Sequence[int]):
-    """Numbers, each of which takes another time, so that threads overtake each other."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.asked: list[int] = []
-
-    def __len__(self) -> int:
-        return self.number
-
-    def __getitem__(self, index: Any) -> Any:
-        self.asked.append(index)
-        threading.Event().wait(random.Random(index).random() * 0.003)
-        return index
-
-
-class Checked(SampleProcessor):
-    """Draws a number for each row, refuses every seventh row, and leaves out every fifth."""
-
-    def __call__(self, sample: int, rng: Any) -> Any:
-        if sample % 7 == 3:
-            raise DataError("It ends badly.", reason="bad_columns")
-        return None if sample % 5 == 0 else (sample, int(rng.integers(1000)))
 
 
 class Changing:
@@ -88,10 +54,6 @@ class Changing:
 
     def tell(self, window: Window) -> None:
         self.num_threads = next(self._numbers)
-
-
-def checked(rows: Sequence[int], **options: Any) -> SingleDatasetConfig:
-    return SingleDatasetConfig(source=rows, processor=Checked.Config(), name="rows", **options)
 
 
 GRAPHS: dict[str, Callable[..., Any]] = {
@@ -335,217 +297,3 @@ def test_a_line_says_once_that_rows_wait(grain_of: Build, capsys: pytest.Capture
     assert capsys.readouterr().err == (
         "Rows of remote wait; 4 threads read ahead, and what asks for rows still waits for 25% of the time.\n"
     )
-
-
-# The decision
-
-
-def waiting(num_threads: int, *, seconds: float, stalled: float | None = None, computing: float = 0.001) -> Window:
-    """A window of 16 rows that wait for 10 ms each."""
-    return Window(
-        num_threads=num_threads,
-        num_rows=16,
-        num_waiting=16 if computing < 0.05 else 0,
-        seconds=seconds,
-        stalled=seconds if stalled is None else stalled,
-        reading=0.16,
-        computing=computing,
-    )
-
-
-def test_threads_are_added_while_the_consumer_waits_and_they_help() -> None:
-    pace = TunedPace(room=lambda: 64)
-    numbers = []
-    for _ in range(6):
-        pace.tell(waiting(pace.num_threads, seconds=0.16 / max(1, pace.num_threads)))
-        numbers.append(pace.num_threads)
-    assert numbers == [2, 4, 8, 16, 16, 16]
-    assert pace.num_ahead == 32
-    assert pace.settled is not None
-
-
-def test_threads_that_do_not_help_are_taken_away() -> None:
-    pace = TunedPace(room=lambda: 64)
-    numbers = []
-    for _ in range(6):
-        pace.tell(waiting(pace.num_threads, seconds=0.16 / min(4, max(1, pace.num_threads))))
-        numbers.append(pace.num_threads)
-    assert numbers == [2, 4, 8, 4, 4, 4]
-
-
-def test_where_no_number_helps_it_is_tried_less_and_less_often() -> None:
-    pace = TunedPace(room=lambda: 64)
-    numbers = []
-    for _ in range(20):
-        pace.tell(waiting(pace.num_threads, seconds=0.16))
-        numbers.append(pace.num_threads)
-    assert "".join(map(str, numbers)) == "20" + "020" + "0020" + "000020" + "00000"
-
-
-@pytest.mark.parametrize(
-    "window",
-    [
-        waiting(0, seconds=0.16, computing=0.12),
-        waiting(0, seconds=20.0, stalled=0.16),
-        Window(num_threads=0, num_rows=999, num_waiting=9, seconds=1.0, stalled=1.0, reading=1.0, computing=0.01),
-    ],
-    ids=[
-        "rows that compute",
-        "a consumer that has no need of them",
-        "cheap rows, some of which waited for a processor",
-    ],
-)
-def test_no_thread_reads(window: Window) -> None:
-    pace = TunedPace(room=lambda: 64)
-    for _ in range(9):
-        pace.tell(window)
-        assert pace.num_threads == 0
-    assert useful_threads(window) == 0
-
-
-def test_no_more_threads_read_than_rows_wait_for_or_the_process_may_have() -> None:
-    half, few = TunedPace(room=lambda: 64), TunedPace(room=lambda: 3)
-    for _ in range(5):
-        half.tell(waiting(half.num_threads, seconds=0.16 / max(1, half.num_threads), computing=0.03))
-        few.tell(waiting(few.num_threads, seconds=0.16 / max(1, few.num_threads)))
-    assert (half.num_threads, few.num_threads) == (5, 3)
-
-
-def test_rows_that_have_become_cheap_are_read_without_threads_again() -> None:
-    pace = TunedPace(room=lambda: 64)
-    looks = 0
-    for _ in range(120):
-        if not pace.num_threads:
-            looks += 1
-        pace.tell(waiting(pace.num_threads, seconds=0.16 / max(1, pace.num_threads)))
-    assert looks == 3
-    assert pace.num_threads == 16  # where they were, at once
-    for _ in range(60):
-        cheap = waiting(pace.num_threads, seconds=0.001, computing=0.15)
-        pace.tell(cheap)
-    assert pace.num_threads == 0
-
-
-def test_threads_that_are_given_to_many_are_no_more_than_a_process_may_have(grain_of: Build) -> None:
-    options = grain.ReadOptions(num_threads=16, prefetch_buffer_size=1)
-    many = [iter(grain_of(SingleDatasetConfig(source=range(9))).to_iter_dataset(options)) for _ in range(20)]
-    assert [next(rows) for rows in many] == [0] * 20
-    assert len(row_threads()) == MOST_GIVEN + 20 - MOST_GIVEN // 16
-    for rows in many:
-        assert list(rows) == list(range(1, 9))
-        rows.close()
-    assert GivenPace(16, 500, most=lambda: 3).num_threads == 3
-    assert GivenPace(0, 500, most=lambda: 3).num_threads == 0
-
-
-# Threads end
-
-
-def test_threads_end_with_the_iterator_and_with_what_holds_it(grain_of: Build) -> None:
-    rows = iter(grain_of(checked(Slow(40), on_error="skip")).to_iter_dataset(SOME))
-    next(rows)
-    assert len(row_threads()) == 5
-    rows.close()
-    assert row_threads() == []
-    with pytest.raises(ValueError, match="closed iterator"):
-        next(rows)
-    rows = iter(grain_of(checked(Slow(40), on_error="skip")).to_iter_dataset(SOME))
-    next(rows)
-    del rows  # collected by the fixture's look, at the latest
-
-
-def test_a_fork_goes_on_with_threads_of_its_own(grain_of: Build) -> None:
-    rows = iter(grain_of(SingleDatasetConfig(source=Slow(40))).to_iter_dataset(SOME))
-    assert list(islice(rows, 5)) == list(range(5))
-    process = os.fork()
-    if process == 0:
-        os._exit(0 if list(rows) == list(range(5, 40)) else 1)
-    assert os.waitpid(process, 0)[1] == 0
-    assert list(rows) == list(range(5, 40))
-    rows.close()
-
-
-class Stuck(Slow):
-    """Rows behind the first that come when a server answers."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.answers = threading.Event()
-
-    def __getitem__(self, index: Any) -> int:
-        if index:
-            self.answers.wait()
-        return index
-
-
-def test_who_closes_many_waits_once_for_rows_that_do_not_come(grain_of: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_threads_module, "_PATIENCE", 0.4)
-    source = Stuck(9)
-    many = [iter(grain_of(SingleDatasetConfig(source=source)).to_iter_dataset(SOME)) for _ in range(40)]
-    for rows in many:
-        next(rows)
-    threading.Timer(8, source.answers.set).start()
-    for rows in many:
-        rows.close()
-    assert not source.answers.is_set()  # it would be, had each been waited for
-    threads = row_threads()
-    source.answers.set()
-    for thread in threads:
-        thread.join()
-
-
-class Locked(Slow):
-    """Rows that are read one at a time."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.lock, self.is_held = threading.Lock(), threading.Event()
-
-    def __getitem__(self, index: Any) -> int:
-        with self.lock:
-            self.is_held.set()
-            threading.Event().wait(0.01)
-        return index
-
-
-def test_a_fork_waits_for_the_rows_that_are_being_read(grain_of: Build) -> None:
-    source = Locked(400)
-    rows = iter(grain_of(SingleDatasetConfig(source=source)).to_iter_dataset(SOME))
-    next(rows)
-    for _ in range(5):
-        source.is_held.clear()
-        next(rows)
-        source.is_held.wait()
-        process = os.fork()
-        if process == 0:  # the lock would be held by a thread that is not here
-            os._exit(0 if source.lock.acquire(blocking=False) else 1)
-        assert os.waitpid(process, 0)[1] == 0
-    rows.close()
-
-
-PROGRAM = """
-import time
-from torchpipe.pipeline import DatasetBuildContext, DatasetIterationPolicy, SingleDatasetConfig
-
-class Rows:
-    def __len__(self):
-        return 1000
-    def __getitem__(self, index):
-        time.sleep(0.01)
-        return index
-
-context = DatasetBuildContext(tokenizer=None, max_context_length=8, num_tokens_per_batch=8)
-policy = DatasetIterationPolicy(
-    seed=0, shuffle=True, repeat=True, dp_rank=0, dp_world_size=1, streaming_shuffle_buffer_size=9
-)
-from torchpipe.pipeline.by_grain.library import grain
-dataset = SingleDatasetConfig(source=Rows()).build(context=context, dataset_iteration_policy=policy)
-held = iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=16)))
-next(held)
-raise SystemExit(3)
-"""
-
-
-def test_a_program_that_leaves_its_loop_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (3, "")
