@@ -83,6 +83,6 @@ def test_counts_of_samples_take_the_sizes_of_its_sets() -> None:
     counts = SampleCounts.of_sets(ledger().as_counts(), rows=2, tokens=10, trained_tokens=5, truncated_tokens=3)
     assert (counts.filtered_rows, counts.too_long_rows, counts.truncated_rows) == (1, 1, 1)
     assert counts.describe() == (
-        "2 rows, 10 tokens, 5 trained (50%); longest 0; 1 more rows left out by filter_fn; "
-        "1 rows cut to max_seq_len (3 tokens left out); 1 more rows left out, longer than max_seq_len"
+        "2 rows, 10 tokens, 5 trained (50%); longest 0; 1 more row left out by filter_fn; "
+        "1 row cut to max_seq_len (3 tokens left out); 1 more row left out, longer than max_seq_len"
     )

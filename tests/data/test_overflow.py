@@ -266,7 +266,7 @@ def test_the_stop_token_goes_with_the_rest_and_is_counted() -> None:
     counts = SampleCounts()
     counts.add(sample)
     assert (counts.unstopped_rows, counts.truncated_rows, counts.truncated_tokens) == (1, 1, 4)
-    assert "1 rows cut to max_seq_len (4 tokens left out); 1 of them without the stop token" in counts.describe()
+    assert "1 row cut to max_seq_len (4 tokens left out); 1 of them without the stop token" in counts.describe()
 
 
 def test_the_stop_token_can_be_kept_and_is_trained_as_it_was() -> None:
@@ -316,7 +316,7 @@ def test_a_row_with_nothing_left_to_train_is_left_out_or_refused() -> None:
     counts = SampleCounts()
     counts.add_row(found)
     assert counts.emptied_rows == 1
-    assert "1 more rows left out, without a trained token" in counts.describe()
+    assert "1 more row left out, without a trained token" in counts.describe()
 
 
 def test_error_names_both_lengths_and_drop_is_counted() -> None:

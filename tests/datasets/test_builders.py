@@ -224,8 +224,8 @@ def test_counts_name_what_was_cut_and_what_trains_nothing() -> None:
         counts = count_samples(dataset)
     assert (counts.rows, counts.truncated_rows, counts.untrained_rows, counts.longest) == (2, 1, 1, 40)
     assert counts.truncated_tokens > 0
-    assert "1 rows cut to max_seq_len" in counts.describe()
-    assert "1 rows without a trained token" in counts.describe()
+    assert "1 row cut to max_seq_len" in counts.describe()
+    assert "1 row without a trained token" in counts.describe()
     packed = PackedDataset(dataset, max_seq_len=40)
     assert (packed.counts.rows, packed.counts.emptied_rows) == (1, 1)
     assert packed.ledger.as_dict() == {"read": 2, "used": 1, "no_trainable_tokens": 1}

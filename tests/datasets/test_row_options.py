@@ -125,9 +125,9 @@ def test_a_row_of_a_list_that_trains_nothing_is_said_refused_or_kept() -> None:
 
 def test_a_pack_with_nothing_to_train_is_told(tmp_path: Path) -> None:
     rows = [{"messages": [GOOD[0], {**GOOD[1], "weight": 0}]}]
-    with pytest.raises(DataError, match=r"no sample is left to pack\. .*1 more rows left out, without a trained token"):
+    with pytest.raises(DataError, match=r"no sample is left to pack\. .*1 more row left out, without a trained token"):
         chats(tmp_path, rows)
-    with pytest.raises(DataError, match=r"no sample is left\. .*1 more rows left out, without a trained token"):
+    with pytest.raises(DataError, match=r"no sample is left\. .*1 more row left out, without a trained token"):
         chats(tmp_path, rows, packed=False, cache=True)
     assert chats(tmp_path, rows, on_untrained="keep").describe().endswith("; 1 of them have nothing to train")
 
@@ -212,7 +212,7 @@ def test_a_part_that_would_be_empty_is_refused(tmp_path: Path) -> None:
     rows = [{"messages": GOOD}]
     with pytest.raises(SourceError, match="No row of list .*is left of 1: .*'other_part': 1.* Check holdout"):
         chats(tmp_path, rows, packed=False, overflow=None, **options)
-    with pytest.raises(DataError, match=r"no sample is left to pack\. .*1 more rows in the other part of the split"):
+    with pytest.raises(DataError, match=r"no sample is left to pack\. .*1 more row in the other part of the split"):
         chats(tmp_path, rows, **options)
 
 

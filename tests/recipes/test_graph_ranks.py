@@ -14,6 +14,8 @@ from run_folders import same_weights, steps_of, weights_of
 
 NUM_STEPS = 60
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*are dropped, in documents that are too long")
+
 
 @pytest.fixture
 def config_in(graph_config: Callable[..., DictConfig], random_graph: dict[str, Any]) -> Callable[..., DictConfig]:

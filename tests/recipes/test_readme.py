@@ -146,4 +146,4 @@ def test_a_chat_without_a_user_turn_is_refused_and_a_split_leaves_it_out(
     assert "Traceback" not in refused.stderr
     trained = torchpipe_command(*words, "dataset.split=train[:3]+train[4:]")
     assert trained.returncode == 0, trained.stderr
-    assert "1 rows cut to max_seq_len" in trained.stdout
+    assert "1 row cut to max_seq_len" in trained.stdout

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,11 +65,20 @@ def test_what_refuses_the_whole_store_comes_at_the_end(toy: SimpleNamespace, tmp
         list(growing)
 
 
-def test_a_killed_builder_is_told_and_the_next_goes_on(toy: SimpleNamespace, tmp_path: Path) -> None:
+@pytest.fixture
+def new_children() -> Callable[[], list[str]]:
+    """Function () -> the processes that this one has started since the test began."""
+    before = children()
+    return lambda: [child for child in children() if child not in before]
+
+
+def test_a_killed_builder_is_told_and_the_next_goes_on(
+    toy: SimpleNamespace, tmp_path: Path, new_children: Callable[[], list[str]]
+) -> None:
     recipe = toy.ToyRecipe(seconds_a_row=0.01)
     with GrowingStore(recipe, cache_dir=tmp_path, num_proc=1, shard_rows=20) as growing:
         growing.shard(1)
-        (builder,) = [int(child) for child in children()]
+        (builder,) = map(int, new_children())
         os.kill(builder, signal.SIGKILL)
         with pytest.raises(
             StoreError, match=r"process that tokenises toys ended with code -9.*Finished shards are kept"
@@ -78,9 +88,11 @@ def test_a_killed_builder_is_told_and_the_next_goes_on(toy: SimpleNamespace, tmp
         assert len(list(growing)) == 15
 
 
-def test_closing_ends_the_builder_and_its_workers(toy: SimpleNamespace, tmp_path: Path) -> None:
+def test_closing_ends_the_builder_and_its_workers(
+    toy: SimpleNamespace, tmp_path: Path, new_children: Callable[[], list[str]]
+) -> None:
     growing = GrowingStore(toy.ToyRecipe(seconds_a_row=5.0), cache_dir=tmp_path, num_proc=2, shard_rows=20)
-    while not (builder := children()) or len(workers := children(int(builder[0]))) < 2:
+    while not (builder := new_children()) or len(workers := children(int(builder[0]))) < 2:
         time.sleep(0.01)
     growing.close()
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
@@ -89,14 +101,14 @@ def test_closing_ends_the_builder_and_its_workers(toy: SimpleNamespace, tmp_path
 
 
 def test_another_rank_uses_the_first_ones_builder(
-    toy: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_children: Callable[[], list[str]]
 ) -> None:
     recipe = toy.ToyRecipe(seconds_a_row=0.005)
     with GrowingStore(recipe, cache_dir=tmp_path, num_proc=1, shard_rows=20) as first:
         monkeypatch.setenv("LOCAL_RANK", "1")
         second = GrowingStore(recipe, cache_dir=tmp_path, num_proc=1, shard_rows=20)
         assert [shard.digest for shard in second] == [shard.digest for shard in first]
-        assert len(children()) <= 1
+        assert len(new_children()) <= 1
 
 
 def test_a_shard_that_is_none_is_refused(toy: SimpleNamespace, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_packed_data_set_takes_split_and_drop(chatml: Any) -> None:
         assert packed.counts.rows == num_samples
         assert packed.counts.split_rows == (on_unproved == "split")
         assert packed.counts.unproved_rows == (on_unproved == "drop")
-    assert "1 more rows left out, since it isn't proved what the model samples" in packed.counts.describe()
+    assert "1 more row left out, since it isn't proved what the model samples" in packed.counts.describe()
     with pytest.raises(ConfigError, match="overflow='truncate' cuts a row, and on_unproved='split'"):
         SFTDataset(
             source=rows,
