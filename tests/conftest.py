@@ -10,7 +10,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,6 +90,15 @@ def oracle_file():
 def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder for load_dataset that lives as long as the test run."""
     return tmp_path_factory.mktemp("hf_cache")
+
+
+@pytest.fixture
+def threads_take_turns() -> Iterator[None]:
+    """After some ten microseconds each, so that they meet at any place of the code."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,8 @@
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -20,15 +19,6 @@ def forked(work: Callable[[], bool]) -> bool:
         signal.alarm(60)
         os._exit(0 if work() else 1)
     return os.waitpid(process, 0)[1] == 0
-
-
-@pytest.fixture
-def threads_take_turns() -> Iterator[None]:
-    """After some ten microseconds each, so that they meet at any place of the code."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("threads_take_turns")

@@ -35,6 +35,8 @@ class CsvRows(FileRows):
         MalformedRow: when a row is read: it has more or fewer cells than the header.
     """
 
+    can_be_read_ahead = True
+
     def __init__(
         self,
         files: Sequence[Path | SourceFile],

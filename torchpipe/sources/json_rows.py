@@ -37,6 +37,8 @@ class JsonRows(FileRows):
     row.
     """
 
+    can_be_read_ahead = True
+
     def _bounds(self, number: int, opened: BinaryIO) -> RowBounds:
         begin = after_bom(opened)
         start, line, head = _first_filled(opened, begin)

@@ -29,6 +29,8 @@ class TextRows(FileRows):
         SourceError, MalformedRow: as :class:`~torchpipe.sources.file_rows.FileRows`.
     """
 
+    can_be_read_ahead = True
+
     def __init__(
         self, files: Sequence[Path | SourceFile], *, sample_by: SampleBy = "line", keep_linebreaks: bool = False
     ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchpipe._fingerprint import fingerprint
-from torchpipe.data.protocols import RandomAccessDataSource
+from torchpipe.data.protocols import RandomAccessDataSource, can_be_read_ahead
 from torchpipe.sources.file_rows import FileRows
 from torchpipe.sources.identity import object_fingerprint
 
@@ -30,6 +30,11 @@ class KeptRows:
 
     def __getitem__(self, index: int, /) -> Mapping[str, Any]:
         return self._rows[int(self._kept[index])]
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether the source says so, see :func:`~torchpipe.data.protocols.can_be_read_ahead`."""
+        return can_be_read_ahead(self._rows)
 
     @property
     def numbers(self) -> np.ndarray:
@@ -66,6 +71,11 @@ class JoinedRows:
         index %= len(self)
         number = bisect_right(self._ends, index)
         return self._sources[number][index - (self._ends[number - 1] if number else 0)]
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether all sources say so, see :func:`~torchpipe.data.protocols.can_be_read_ahead`."""
+        return all(map(can_be_read_ahead, self._sources))
 
     @property
     def sources(self) -> list[RandomAccessDataSource[Mapping[str, Any]]]:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,18 +74,14 @@ def test_a_mix_by_number_gives_the_rows_that_it_gives_one_after_the_other(grain_
     assert counts([row for row in later if row is not None]) == counts(graph_rows(dataset))
 
 
+@pytest.mark.usefixtures("threads_take_turns")
 def test_threads_may_ask_a_mix_for_rows_of_several_epochs_at_once(grain_of: Build) -> None:
     children = [(texts("a", 30, pre_filters=[lambda row: int(row[1:]) % 3 == 0]), 1.0), (texts("b", 9), 2.0)]
     dataset = grain_of(mix(children), shuffle=True)
     places = [place + epoch * len(dataset) for place in range(len(dataset)) for epoch in range(4)]
     alone = [dataset[place] for place in places]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        with ThreadPoolExecutor(8) as threads:
-            assert list(threads.map(dataset.__getitem__, places)) == alone
-    finally:
-        sys.setswitchinterval(before)
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(dataset.__getitem__, places)) == alone
 
 
 def test_a_child_without_a_name_is_counted_under_its_weighted_ones(grain_of: Build, graph_rows: Rows) -> None:
